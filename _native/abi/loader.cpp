@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "loader.h"
+
+#include <dlfcn.h>
+#include <link.h>
+
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+
+namespace aioascend {
+namespace {
+
+struct Function {
+    const char *name;
+    bool optional;
+    bool (*present)(const AclApi &);
+    void (*assign)(AclApi &, void *);
+};
+
+const Function functions[] = {
+#define ACL_FUNCTION(name, optional, ret, params, names)                     \
+    {#name, optional != 0, [](const AclApi &api) { return api.name != nullptr; }, \
+     [](AclApi &api, void *symbol) { api.name = reinterpret_cast<decltype(api.name)>(symbol); }},
+#include "functions.inc"
+#undef ACL_FUNCTION
+};
+
+// Newer CANN releases keep the functions in these; `witness` tells whether a library already brings them.
+struct Sibling {
+    const char *soname;
+    const char *witness;
+};
+
+constexpr Sibling siblings[] = {
+    {"libacl_rt.so", "aclrtSetDevice"},
+    {"libacl_mdl.so", "aclmdlLoadFromFile"},
+};
+
+// Fills the gaps of the table from one loaded library. Returns how many functions it found.
+size_t take_symbols(AclApi &api, void *handle) {
+    size_t found = 0;
+    for (const Function &function : functions) {
+        if (function.present(api)) {
+            continue;
+        }
+        if (void *symbol = dlsym(handle, function.name)) {
+            function.assign(api, symbol);
+            ++found;
+        }
+    }
+    return found;
+}
+
+std::string real_path(void *handle, const std::string &fallback) {
+    link_map *map = nullptr;
+    const char *loaded = fallback.c_str();
+    if (dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && map != nullptr && map->l_name[0] != '\0') {
+        loaded = map->l_name;
+    }
+    char resolved[PATH_MAX];
+    return realpath(loaded, resolved) != nullptr ? resolved : loaded;
+}
+
+void take_from_siblings(Library &library) {
+    const std::string folder = library.path.substr(0, library.path.rfind('/') + 1);
+    for (const Sibling &sibling : siblings) {
+        void *handle = dlopen((folder + sibling.soname).c_str(), RTLD_NOW | RTLD_LOCAL);
+        // A complete library is never topped up from some other installation: their versions may differ.
+        if (handle == nullptr && !library.api.has(sibling.witness)) {
+            handle = dlopen(sibling.soname, RTLD_NOW | RTLD_LOCAL);
+        }
+        if (handle != nullptr) {
+            take_symbols(library.api, handle);
+        }
+    }
+}
+
+std::string join(const std::vector<std::string> &names) {
+    std::string out;
+    for (const std::string &name : names) {
+        out += (out.empty() ? "" : ", ") + name;
+    }
+    return out;
+}
+
+std::unique_ptr<Library> open_library(void *handle, const std::string &path, std::string &error) {
+    auto library = std::make_unique<Library>();
+    library->handle = handle;
+    library->path = path;
+    take_symbols(library->api, handle);
+    take_from_siblings(*library);
+
+    bool any = false;
+    for (const Function &function : functions) {
+        if (function.present(library->api)) {
+            any = true;
+        } else {
+            (function.optional ? library->missing_optional : library->missing_required)
+                .emplace_back(function.name);
+        }
+    }
+    if (!any) {
+        error = "'" + path + "' is not an AscendCL library: it exports none of its functions (aclInit, "
+                "aclrtSetDevice, ...); give the path of libascendcl.so";
+        return nullptr;
+    }
+    if (!library->missing_required.empty()) {
+        error = "'" + path + "' lacks functions that aioascend needs: " + join(library->missing_required) +
+                "; use a complete CANN installation, or the simulator";
+        return nullptr;
+    }
+    library->can = Capabilities::of(library->api);
+    return library;
+}
+
+}  // namespace
+
+bool AclApi::has(const char *function) const {
+    for (const Function &entry : functions) {
+        if (std::strcmp(entry.name, function) == 0) {
+            return entry.present(*this);
+        }
+    }
+    return false;
+}
+
+Capabilities Capabilities::of(const AclApi &api) {
+    const auto all = [](std::initializer_list<bool> needs) {
+        for (bool need : needs) {
+            if (!need) {
+                return false;
+            }
+        }
+        return true;
+    };
+    Capabilities can;
+#define ACL_NEEDS(function) api.function != nullptr
+#define ACL_CAPABILITY(name, ...) can.name = all({__VA_ARGS__});
+#include "capabilities.inc"
+#undef ACL_CAPABILITY
+#undef ACL_NEEDS
+    return can;
+}
+
+std::vector<std::pair<const char *, bool>> Capabilities::list() const {
+    return {
+#define ACL_CAPABILITY(name, ...) {#name, name},
+#include "capabilities.inc"
+#undef ACL_CAPABILITY
+    };
+}
+
+const Library *load_library(const std::string &path, std::string &error) {
+    // Both leaked: threads of a loaded library may outlive static destruction.
+    static auto &mutex = *new std::mutex;
+    static auto &loaded = *new std::map<std::string, std::unique_ptr<Library>>;
+
+    error.clear();
+    if (path.empty()) {
+        error = "the path of the AscendCL library is empty; give the path of libascendcl.so";
+        return nullptr;
+    }
+    std::lock_guard<std::mutex> lock(mutex);
+    void *handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle == nullptr) {
+        const char *reason = dlerror();
+        error = "cannot load '" + path + "': " + (reason != nullptr ? reason : "unknown error of the dynamic linker");
+        return nullptr;
+    }
+    const std::string key = real_path(handle, path);
+    const auto known = loaded.find(key);
+    if (known != loaded.end()) {
+        return known->second.get();
+    }
+    std::unique_ptr<Library> library = open_library(handle, key, error);
+    return library ? (loaded[key] = std::move(library)).get() : nullptr;
+}
+
+}  // namespace aioascend
