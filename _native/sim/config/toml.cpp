@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "toml.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <limits>
+
+namespace aclsim::config {
+namespace {
+
+constexpr int max_depth = 64;
+
+std::string quoted(const std::string &text) { return "'" + text + "'"; }
+
+bool bare_key_char(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+}
+
+// Paths are joined with a character that no key can hold in print, so that 'a.b' and a.b stay different tables.
+std::string child_path(const std::string &path, const std::string &part) { return path + '\0' + part; }
+
+}  // namespace
+
+TomlReader::TomlReader(std::string_view text, std::string source) : text_(text), source_(std::move(source)) {}
+
+void TomlReader::fail(const std::string &problem) const {
+    throw Error(source_ + ":" + std::to_string(line_) + ": " + problem);
+}
+
+Value TomlReader::read() {
+    accept("\xEF\xBB\xBF");
+    for (skip_lines(); !at_end(); skip_lines()) {
+        if (peek() == '[')
+            header();
+        else
+            key_value(current_);
+        end_of_line();
+    }
+    return std::move(root_);
+}
+
+bool TomlReader::accept(std::string_view token) {
+    if (text_.substr(position_, token.size()) != token)
+        return false;
+    position_ += token.size();
+    return true;
+}
+
+void TomlReader::expect(char c, const char *context) {
+    if (!accept(std::string_view(&c, 1)))
+        fail(std::string("expected '") + c + "' " + context + (at_end() ? " but the file ends" : ""));
+}
+
+void TomlReader::skip_blanks() {
+    while (peek() == ' ' || peek() == '\t')
+        ++position_;
+}
+
+void TomlReader::skip_comment() {
+    if (peek() == '#')
+        position_ = std::min(text_.find('\n', position_), text_.size());
+}
+
+void TomlReader::skip_lines() {
+    for (;;) {
+        skip_blanks();
+        skip_comment();
+        if (accept("\n") || accept("\r\n"))
+            ++line_;
+        else
+            return;
+    }
+}
+
+void TomlReader::end_of_line() {
+    skip_blanks();
+    skip_comment();
+    if (at_end())
+        return;
+    if (!accept("\n") && !accept("\r\n"))
+        fail(std::string("unexpected ") + quoted(std::string(1, peek())) + " after the end of the entry");
+    ++line_;
+}
+
+std::vector<std::string> TomlReader::key() {
+    std::vector<std::string> parts;
+    do {
+        skip_blanks();
+        parts.push_back(key_part());
+        skip_blanks();
+    } while (accept("."));
+    return parts;
+}
+
+std::string TomlReader::key_part() {
+    if (accept("\""))
+        return basic_string();
+    if (accept("'"))
+        return literal_string();
+    size_t start = position_;
+    while (bare_key_char(peek()))
+        ++position_;
+    if (position_ == start)
+        fail(at_end() ? "expected a key but the file ends"
+                      : "expected a key, found " + quoted(std::string(1, peek())));
+    return std::string(text_.substr(start, position_ - start));
+}
+
+// A table named by a header: created on the way, or the last element of an array of tables.
+TomlReader::Place TomlReader::enter_header(const Place &from, const std::string &part) {
+    std::string path = child_path(from.path, part);
+    auto found = from.table->find(part);
+    if (found == from.table->end()) {
+        origins_[path] = Origin::Implicit;
+        return {&((*from.table)[part] = Value::object()), path};
+    }
+    auto origin = origins_.find(path);
+    if (origin == origins_.end() || origin->second == Origin::Closed)
+        fail("key " + quoted(part) + " already has a value and cannot be extended as a table");
+    if (origin->second == Origin::TableArray)
+        return {&found->back(), child_path(path, std::to_string(found->size()))};
+    return {&*found, path};
+}
+
+void TomlReader::header() {
+    bool array = accept("[[");
+    if (!array)
+        accept("[");
+    std::vector<std::string> parts = key();
+    expect(']', "at the end of a table header");
+    if (array)
+        expect(']', "at the end of a table header");
+
+    Place place{&root_, ""};
+    for (size_t i = 0; i + 1 < parts.size(); ++i)
+        place = enter_header(place, parts[i]);
+
+    const std::string &last = parts.back();
+    std::string path = child_path(place.path, last);
+    bool exists = place.table->contains(last);
+    auto origin = origins_.find(path);
+    if (array) {
+        if (exists && (origin == origins_.end() || origin->second != Origin::TableArray))
+            fail("key " + quoted(last) + " is not an array of tables");
+        Value &list = (*place.table)[last];
+        list.push_back(Value::object());
+        origins_[path] = Origin::TableArray;
+        current_ = {&list.back(), child_path(path, std::to_string(list.size()))};
+        return;
+    }
+    if (exists && (origin == origins_.end() || origin->second != Origin::Implicit))
+        fail("table " + quoted(last) + " is defined twice");
+    current_ = enter_header(place, last);
+    origins_[path] = Origin::Header;
+}
+
+TomlReader::Place TomlReader::enter_dotted(const Place &from, const std::string &part) {
+    std::string path = child_path(from.path, part);
+    auto found = from.table->find(part);
+    if (found == from.table->end()) {
+        origins_[path] = Origin::Dotted;
+        return {&((*from.table)[part] = Value::object()), path};
+    }
+    auto origin = origins_.find(path);
+    if (origin == origins_.end() || origin->second != Origin::Dotted)
+        fail("key " + quoted(part) + " is already defined");
+    return {&*found, path};
+}
+
+void TomlReader::key_value(const Place &into) {
+    std::vector<std::string> parts = key();
+    expect('=', "after a key");
+    Place place = into;
+    for (size_t i = 0; i + 1 < parts.size(); ++i)
+        place = enter_dotted(place, parts[i]);
+    const std::string &last = parts.back();
+    if (place.table->contains(last))
+        fail("key " + quoted(last) + " is defined twice");
+    skip_blanks();
+    std::string path = child_path(place.path, last);
+    Value parsed = value(path, 0);
+    if (parsed.is_object() || parsed.is_array())
+        origins_[path] = Origin::Closed;
+    (*place.table)[last] = std::move(parsed);
+}
+
+Value TomlReader::value(const std::string &path, int depth) {
+    if (depth > max_depth)
+        fail("values are nested deeper than " + std::to_string(max_depth));
+    if (accept("\"\"\""))
+        return multiline_string('"');
+    if (accept("'''"))
+        return multiline_string('\'');
+    if (accept("\""))
+        return basic_string();
+    if (accept("'"))
+        return literal_string();
+    if (accept("["))
+        return array(path, depth);
+    if (accept("{"))
+        return inline_table(path);
+    return bare_value();
+}
+
+Value TomlReader::array(const std::string &path, int depth) {
+    Value list = Value::array();
+    for (;;) {
+        skip_lines();
+        if (accept("]"))
+            return list;
+        list.push_back(value(child_path(path, std::to_string(list.size())), depth + 1));
+        skip_lines();
+        if (!accept(",") && peek() != ']')
+            fail(at_end() ? "the array is not closed with ']'" : "expected ',' or ']' in the array");
+    }
+}
+
+Value TomlReader::inline_table(const std::string &path) {
+    Value table = Value::object();
+    skip_blanks();
+    if (accept("}"))
+        return table;
+    for (;;) {
+        key_value({&table, path});
+        skip_blanks();
+        if (accept("}"))
+            return table;
+        expect(',', "or '}' in the inline table");
+    }
+}
+
+Value TomlReader::bare_value() {
+    size_t start = position_;
+    while (!at_end() && std::string_view(" \t\r\n,]}#").find(peek()) == std::string_view::npos)
+        ++position_;
+    std::string token(text_.substr(start, position_ - start));
+    if (token.empty())
+        fail("expected a value");
+    if (token == "true")
+        return true;
+    if (token == "false")
+        return false;
+    return number(token);
+}
+
+Value TomlReader::number(std::string token) {
+    const std::string original = token;
+    auto bad = [&]() {
+        bool date = original.size() >= 8 && (original[4] == '-' || original[2] == ':');
+        fail(date ? "dates and times are not supported; write " + quoted(original) + " as a string"
+                  : quoted(original) + " is not a value; strings need quotes");
+    };
+    for (size_t i = 0; i < token.size(); ++i)
+        if (token[i] == '_' && (i == 0 || i + 1 == token.size() || !std::isalnum(static_cast<unsigned char>(token[i - 1])) ||
+                                !std::isalnum(static_cast<unsigned char>(token[i + 1]))))
+            bad();
+    token.erase(std::remove(token.begin(), token.end(), '_'), token.end());
+
+    bool negative = token[0] == '-';
+    std::string body = token.substr(negative || token[0] == '+' ? 1 : 0);
+    if (body == "inf" || body == "nan") {
+        double special = body == "inf" ? std::numeric_limits<double>::infinity() : std::nan("");
+        return negative ? -special : special;
+    }
+    if (body.empty() || body.find_first_not_of("0123456789abcdefABCDEFxo.+-") != std::string::npos)
+        bad();
+
+    int base = 10;
+    if (body.size() > 2 && body[0] == '0' && body.size() == token.size())
+        base = body[1] == 'x' ? 16 : body[1] == 'o' ? 8 : body[1] == 'b' ? 2 : 10;
+    size_t used = 0;
+    try {
+        if (base != 10) {
+            body = body.substr(2);
+            int64_t parsed = std::stoll(body, &used, base);
+            if (used != body.size() || !std::isxdigit(static_cast<unsigned char>(body[0])))
+                bad();
+            return parsed;
+        }
+        if (!std::isdigit(static_cast<unsigned char>(body[0])) || !std::isdigit(static_cast<unsigned char>(body.back())))
+            bad();
+        if (body.size() > 1 && body[0] == '0' && std::isdigit(static_cast<unsigned char>(body[1])))
+            fail(quoted(original) + " has a leading zero");
+        if (body.find_first_of(".eE") == std::string::npos) {
+            int64_t parsed = std::stoll(token, &used);
+            if (used != token.size())
+                bad();
+            return parsed;
+        }
+        size_t dot = body.find('.');
+        if (dot != std::string::npos && !std::isdigit(static_cast<unsigned char>(body[dot + 1])))
+            bad();
+        double parsed = std::stod(token, &used);
+        if (used != token.size())
+            bad();
+        return parsed;
+    } catch (const std::invalid_argument &) {
+        bad();
+    } catch (const std::out_of_range &) {
+        fail(quoted(original) + " does not fit in 64 bits");
+    }
+    return nullptr;
+}
+
+std::string TomlReader::basic_string() {
+    std::string out;
+    for (;;) {
+        if (at_end() || peek() == '\n')
+            fail("the string is not closed with '\"'");
+        if (accept("\""))
+            return out;
+        if (accept("\\"))
+            escape(out);
+        else
+            out += text_[position_++];
+    }
+}
+
+std::string TomlReader::literal_string() {
+    size_t end = text_.find_first_of("'\n", position_);
+    if (end == std::string_view::npos || text_[end] == '\n')
+        fail("the string is not closed with \"'\"");
+    std::string out(text_.substr(position_, end - position_));
+    position_ = end + 1;
+    return out;
+}
+
+std::string TomlReader::multiline_string(char quote) {
+    const std::string closing(3, quote);
+    std::string out;
+    if (accept("\n") || accept("\r\n"))
+        ++line_;
+    for (;;) {
+        if (at_end())
+            fail("the string is not closed with " + closing);
+        if (accept(closing)) {
+            // Up to two quotes may stand directly before the closing three.
+            for (int extra = 0; extra < 2 && peek() == quote; ++extra, ++position_)
+                out += quote;
+            return out;
+        }
+        if (quote == '"' && accept("\\")) {
+            size_t before = position_;
+            skip_blanks();
+            if (peek() != '\n' && peek() != '\r') {
+                position_ = before;
+                escape(out);
+                continue;
+            }
+            // A backslash that ends the line swallows all white space up to the next visible character.
+            while (peek() == ' ' || peek() == '\t' || peek() == '\r' || peek() == '\n')
+                line_ += text_[position_++] == '\n';
+            continue;
+        }
+        line_ += peek() == '\n';
+        out += text_[position_++];
+    }
+}
+
+uint32_t TomlReader::code_point(int digits) {
+    std::string hex(text_.substr(position_, digits));
+    if (hex.size() != static_cast<size_t>(digits) ||
+        hex.find_first_not_of("0123456789abcdefABCDEF") != std::string::npos)
+        fail("\\u needs 4 and \\U needs 8 hexadecimal digits");
+    position_ += digits;
+    uint32_t code = static_cast<uint32_t>(std::stoul(hex, nullptr, 16));
+    if (code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF))
+        fail("U+" + hex + " is not a Unicode character");
+    return code;
+}
+
+void TomlReader::escape(std::string &out) {
+    static const std::string_view names = "btnfr\"\\", bytes = "\b\t\n\f\r\"\\";
+    char c = peek();
+    size_t simple = at_end() ? std::string_view::npos : names.find(c);
+    ++position_;
+    if (simple != std::string_view::npos) {
+        out += bytes[simple];
+        return;
+    }
+    if (c != 'u' && c != 'U')
+        fail(std::string("unknown escape '\\") + c + "' in a string; write '\\\\' for a backslash");
+    uint32_t code = code_point(c == 'u' ? 4 : 8);
+    if (code < 0x80) {
+        out += static_cast<char>(code);
+        return;
+    }
+    int tail = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
+    static constexpr unsigned char lead[] = {0, 0xC0, 0xE0, 0xF0};
+    out += static_cast<char>(lead[tail] | code >> 6 * tail);
+    while (tail-- > 0)
+        out += static_cast<char>(0x80 | (code >> 6 * tail & 0x3F));
+}
+
+}  // namespace aclsim::config
