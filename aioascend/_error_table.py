@@ -535,7 +535,7 @@ CODES: Final[dict[int, Entry]] = {
         "Check the device with npu-smi and the log of the driver; work can go to another device."),
 }
 
-# First code, last code, family of the codes in between that are not listed above; the first match counts.
+# First code, last code, family of the codes between them that CODES lacks; the first match counts.
 RANGES: Final[tuple[tuple[int, int, str], ...]] = (
     (145000, 145999, "ModelError"),
     (245000, 245999, "ResourceError"),

@@ -77,7 +77,7 @@ class AclError(AioascendError):
         super().__init__(self._message())
 
     def _message(self) -> str:
-        return " ".join(filter(None, [f"{self._failure()}{self._place()}:", self._explanation()]))
+        return f"{self._failure()}{self._place()}: {self._explanation()}"
 
     def _failure(self) -> str:
         return f"{self.where or 'ACL call'} failed with {self.code} ({self.name})"
@@ -91,11 +91,11 @@ class AclError(AioascendError):
         return f" on {', '.join(parts)}" if parts else ""
 
     def _explanation(self) -> str:
-        detail = self.detail if not self.detail or self.detail.endswith((".", "!", "?")) else f"{self.detail}."
-        return " ".join(filter(None, [detail, self.hint]))
+        return f"{self.detail.rstrip('.')}. {self.hint}" if self.detail else self.hint
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.code, self.where, self.detail, self.device, self.stream), self.__dict__
+        arguments = (type(self), self.code, self.where, self.detail, self.device, self.stream)
+        return _rebuild, arguments, self.__dict__
 
 
 def _rebuild(

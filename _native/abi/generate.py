@@ -80,7 +80,7 @@ def emit_enums(abi: Abi) -> list[str]:
         out.append(f"\ntypedef enum {name} ACL_ENUM_BASE({enum['underlying']}) {{")
         out += [f"    {key} = {value}," for key, value in enum["values"].items()]
         out.append(f"}} {name};")
-        out.append(f"ACL_ABI_CHECK(sizeof({name}) == {enum['size']}, \"{name}\");")
+        out.append(f'ACL_ABI_CHECK(sizeof({name}) == {enum["size"]}, "{name}");')
     return out
 
 
@@ -89,9 +89,9 @@ def emit_struct(name: str, struct: dict[str, Any]) -> list[str]:
     out = [f"\ntypedef {kind} {tag} {{"]
     out += [f"    {declare(c_type, field)};" for c_type, field, _ in struct["fields"]]
     out.append(f"}} {name};")
-    out.append(f"ACL_ABI_CHECK(sizeof({name}) == {struct['size']}, \"{name}\");")
+    out.append(f'ACL_ABI_CHECK(sizeof({name}) == {struct["size"]}, "{name}");')
     for _, field, offset in struct["fields"]:
-        out.append(f"ACL_ABI_CHECK(offsetof({name}, {field}) == {offset}, \"{name}.{field}\");")
+        out.append(f'ACL_ABI_CHECK(offsetof({name}, {field}) == {offset}, "{name}.{field}");')
     return out
 
 
@@ -150,7 +150,7 @@ def acl_header(abi: Abi) -> str:
         "",
         "#ifdef __cplusplus",
         "#define ACL_ABI_CHECK(condition, what) static_assert(condition, what)",
-        "/* A fixed base makes any int a caller passes a valid value of the enum, to be checked, not undefined. */",
+        "/* With a fixed base any int that a caller passes is a value of the enum, not undefined. */",
         "#define ACL_ENUM_BASE(type) : type",
         'extern "C" {',
         "#else",
@@ -177,8 +177,8 @@ def functions_inc(abi: Abi) -> str:
     lines = [
         f"// {LICENSE_LINE}",
         f"// {NOTICE}",
-        "// ACL_FUNCTION(name, optional, return type, (parameters), (parameter names)). The includer defines it;",
-        "// a function is optional (1) when the runtime works, in whole or in part, without it.",
+        "// ACL_FUNCTION(name, optional, return type, (parameters), (parameter names)): the includer defines",
+        "// it. A function is optional (1) when the runtime works, in whole or in part, without it.",
     ]
     for group, names in by_group(abi["functions"]).items():
         lines.append(f"\n// {group}")

@@ -168,8 +168,8 @@ const Library *load_library(const std::string &path, std::string &error) {
     std::lock_guard<std::mutex> lock(mutex);
     void *handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) {
-        const char *reason = dlerror();
-        error = "cannot load '" + path + "': " + (reason != nullptr ? reason : "unknown error of the dynamic linker");
+        const char *reason = dlerror();  // begins with the name of the file that is at fault
+        error = std::string("cannot load an AscendCL library: ") + (reason != nullptr ? reason : path.c_str());
         return nullptr;
     }
     const std::string key = real_path(handle, path);

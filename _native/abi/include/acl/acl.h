@@ -9,7 +9,7 @@
 
 #ifdef __cplusplus
 #define ACL_ABI_CHECK(condition, what) static_assert(condition, what)
-/* A fixed base makes any int a caller passes a valid value of the enum, to be checked, not undefined. */
+/* With a fixed base any int that a caller passes is a value of the enum, not undefined. */
 #define ACL_ENUM_BASE(type) : type
 extern "C" {
 #else

