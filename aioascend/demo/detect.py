@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Text detection: a page becomes the detector's input, the detector's map of text becomes boxes.
 
-The detector (PP-OCRv4, "differentiable binarization") answers for each pixel how likely it lies in the shrunken core
-of a line of text. So each connected core is a line, and its box has to be grown back.
+The detector (PP-OCRv4, "differentiable binarization") answers for each pixel how likely it lies in the core
+of a line of text: the line, thinned. So each connected core is a line, and its box has to be grown back.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ THINNEST = 3  # pixels of the detector's map: anything thinner is dirt
 
 @dataclass(frozen=True)
 class DetectorInput:
-    """`tensor` is float32 [1, 3, H, W] with (H, W) one of SIZES; `scale` says how much the page was shrunk for it."""
+    """`tensor` is float32 [1, 3, H, W], (H, W) one of SIZES; `scale` (at most 1) tells how it was shrunk."""
 
     tensor: FloatArray
     scale: float
@@ -58,14 +58,17 @@ def detector_input(image: PixelArray) -> DetectorInput:
 
 def normalised(image: PixelArray) -> FloatArray:
     """uint8 [H, W, 3] in 0..255 -> float32 [3, H, W] in -1..1, the range of all three models."""
-    return image.transpose(2, 0, 1).astype(np.float32) / 127.5 - 1.0
+    tensor: FloatArray = image.transpose(2, 0, 1).astype(np.float32)
+    tensor /= 127.5
+    tensor -= 1.0
+    return tensor
 
 
 def find_boxes(likely: FloatArray, scale: float) -> list[FloatArray]:
     """The boxes of the lines of text, in reading order.
 
-    `likely` is the detector's answer, [1, 1, H, W]. A box is float32 [4, 2]: x and y of its corners in pixels of the
-    page, from the top left one clockwise as the text is seen.
+    `likely` is the detector's answer, [1, 1, H, W]. A box is float32 [4, 2]: x and y of its corners in pixels
+    of the page, from the top left one clockwise.
     """
     heat = likely[0, 0]
     # The dilation joins cores that touch only at a corner.

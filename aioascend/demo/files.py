@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the demo's models, fonts and photograph are: inside installed packages, found without importing them."""
+"""The demo's models, fonts and photograph: files inside installed packages, found without importing those."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ModelFiles:
 
 
 def package_file(package: str, relative: str) -> Path:
-    """The path of a file inside an installed package. Raises `FileNotFoundError` that says what to install."""
+    """The path of a file inside an installed package; `FileNotFoundError` says what to install."""
     spec = find_spec(package)
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         path = Path(folder, relative)
@@ -73,11 +73,11 @@ def read_alphabet(path: Path) -> tuple[str, ...]:
     `path` is a text file with one character a line, or an ONNX file that carries the list in its metadata.
     """
     if path.suffix == ".onnx":
-        import onnx  # only here: nothing else of the demo parses models, and with a text file nothing needs it
+        import onnx  # nothing else of the demo parses models, and with a text file nothing needs it
 
         metadata = {entry.key: entry.value for entry in onnx.load(str(path)).metadata_props}
         if "character" not in metadata:
-            raise ValueError(f"{path} has no list of characters in its metadata: put characters.txt beside it")
+            raise ValueError(f"{path} lists no characters in its metadata: put characters.txt beside it")
         listed = metadata["character"]
     else:
         listed = path.read_text(encoding="utf-8")

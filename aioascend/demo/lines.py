@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One line of text: cut it out of the page, make the classifier's and the recogniser's input, read their answers."""
+"""One line of text: cut it out of the page, make the inputs of its two models, read their answers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BLANK = 0  # the recogniser's class for "no new character here"
 
 
 def cut_out(image: PixelArray, box: FloatArray) -> PixelArray:
-    """The part of the page inside `box` (see `detect.find_boxes`), laid straight; a line set upright is laid down."""
+    """The part of the page inside `box` (see `detect.find_boxes`), straightened, and laid down if upright."""
     top, right, bottom, left = np.linalg.norm(np.roll(box, -1, axis=0) - box, axis=1)
     width, height = max(1, round(max(top, bottom))), max(1, round(max(left, right)))
     corners = np.array([[0, 0], [width, 0], [width, height], [0, height]], np.float32)
@@ -77,13 +77,14 @@ def _line_tensor(line: PixelArray, width: int) -> FloatArray:
 def read_text(answer: FloatArray, alphabet: Sequence[str]) -> tuple[str, float]:
     """The text of the recogniser's answer and how sure it is of it, 0 to 1.
 
-    `answer` is [1, T, classes], for each of T steps from left to right the likelihood of each class. A character lasts
-    as long as its class stays the likeliest; a blank in between tells a double letter from a long one.
+    `answer` is [1, T, classes], for each of T steps from left to right the likelihood of each class. A
+    character lasts as long as its class stays the likeliest; a blank tells a double letter from a long one.
     """
     steps = answer[0]
     if steps.shape[1] != len(alphabet):
         raise ValueError(
-            f"the recogniser has {steps.shape[1]} classes, the alphabet {len(alphabet)}: they do not belong together"
+            f"the recogniser has {steps.shape[1]} classes, the alphabet {len(alphabet)} characters: "
+            "they do not belong together"
         )
     best = steps.argmax(axis=1)
     starts = np.flatnonzero((best != np.concatenate(([BLANK], best[:-1]))) & (best != BLANK))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pages that the demo reads: one photographed, ten rendered from a text whose truth is known, or the user's own."""
+"""The pages that the demo reads: one photographed, ten rendered from a known text, or the user's own."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SIZES = (30, 28, 32)  # pixels
 
 @dataclass(frozen=True)
 class Page:
-    """One page: `image` is uint8 [height, width, 3] in OpenCV's order (BGR); `truth` its lines, where they are known."""
+    """One page: `image` is uint8 [height, width, 3], BGR as in OpenCV; `truth` its lines, where known."""
 
     name: str
     image: PixelArray
@@ -58,7 +58,7 @@ def photographed_page() -> Page:
 
 
 def read_page(path: Path, name: str | None = None) -> Page:
-    """Read an image file of any format that Pillow knows; a small one is enlarged. Raises `ValueError` if it is none."""
+    """Read an image file of any format that Pillow knows; enlarge a small one. `ValueError` if it is none."""
     if not path.is_file():
         raise ValueError(f"no such image: {path}")
     try:
@@ -87,7 +87,9 @@ def render(name: str, text: str, font: ImageFont.FreeTypeFont, random: np.random
     lines = wrap(text, font, PAGE_WIDTH - 2 * MARGIN)
     pitch = round(font.size * LINE_SPACING)
     if MARGIN + pitch * len(lines) > PAGE_HEIGHT:
-        raise ValueError(f"{name}: {len(lines)} lines of {font.size} pixels do not fit on {PAGE_HEIGHT} pixels")
+        raise ValueError(
+            f"{name}: {len(lines)} lines, {pitch} pixels each, do not fit on {PAGE_HEIGHT} pixels"
+        )
     for row, line in enumerate(lines):
         draw.text((MARGIN, MARGIN + row * pitch), line, fill=24, font=font)
     turned = sheet.rotate(random.uniform(-MAX_TURN, MAX_TURN), Image.Resampling.BICUBIC, fillcolor=244)

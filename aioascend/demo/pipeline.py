@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The coroutines: detect the lines of a page, then classify and recognise all of them at once.
 
-Everything that waits is a coroutine, everything that computes on the host for more than a few milliseconds goes to a
-worker thread. It runs under asyncio, uvloop and trio.
+Everything that waits is a coroutine, everything that computes on the host for more than a few milliseconds
+goes to a worker thread. It runs under asyncio, uvloop and trio.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Models:
 
 @dataclass(frozen=True)
 class Line:
-    """One line that was read: its box on the page (see `detect.find_boxes`), its text, how sure it is (0 to 1)."""
+    """One line that was read: its box (see `detect.find_boxes`), its text, how sure of it we are (0 to 1)."""
 
     box: FloatArray
     text: str
@@ -59,11 +59,13 @@ class Watcher(Protocol):
 class Compose(Protocol):
     """A way to do `work` for each item; the results come in the order of the items."""
 
-    async def __call__(self, work: Callable[[Item], Awaitable[Result]], items: Iterable[Item]) -> list[Result]: ...
+    async def __call__(
+        self, work: Callable[[Item], Awaitable[Result]], items: Iterable[Item]
+    ) -> list[Result]: ...
 
 
 async def together(work: Callable[[Item], Awaitable[Result]], items: Iterable[Item]) -> list[Result]:
-    """Do `work` for all items at the same time, like `asyncio.gather`; if one fails, the others are cancelled."""
+    """Do `work` for all items at once, as `asyncio.gather` does; if one fails, the others are cancelled."""
     results: dict[int, Result] = {}
 
     async def keep(index: int, item: Item) -> None:

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the demo shows: lines as they come, a progress bar, a summary with the overlap of the units."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.table import Table
+
+from aioascend.demo.pages import Page
+from aioascend.demo.pipeline import Line
+
+
+def progress_bar(console: Console) -> Progress:
+    """A progress bar that counts lines; to be used as a context manager."""
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+    )
+
+
+class LineReport:
+    """A `pipeline.Watcher` that moves a progress bar and, if `show_lines`, prints each line above it."""
+
+    def __init__(self, progress: Progress, title: str, show_lines: bool) -> None:
+        self._progress = progress
+        self._bar = self._progress.add_task(title, total=0)
+        self._found = 0
+        self._show_lines = show_lines
+
+    def found(self, page: Page, count: int) -> None:
+        self._found += count
+        self._progress.update(self._bar, total=self._found)
+
+    def read(self, page: Page, line: Line) -> None:
+        self._progress.advance(self._bar)
+        if self._show_lines and line.text:
+            name, text = escape(page.name), escape(line.text)
+            self._progress.console.print(f"[dim]{name:>12}[/dim]  {text}", highlight=False)
+
+
+class TimelineTask(Protocol):
+    """What is needed of a task on the simulator's timeline."""
+
+    @property
+    def unit(self) -> str: ...
+    @property
+    def start_ns(self) -> int: ...
+    @property
+    def end_ns(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """How the device's units worked: seconds of work by unit, and at the same time or not.
+
+    `busy` is the time in which at least one task ran, `shared` the part of it in which two or more ran.
+    """
+
+    work: dict[str, float]
+    busy: float
+    shared: float
+
+    @property
+    def share(self) -> float:
+        """`shared` to `busy`, 0 to 1."""
+        return self.shared / self.busy if self.busy else 0.0
+
+
+def overlap(tasks: Iterable[TimelineTask]) -> Overlap:
+    """Add up the tasks that occupy a unit of the device: copies and the AI Cores."""
+    work: dict[str, int] = {}
+    changes: list[tuple[int, int]] = []
+    for task in tasks:
+        if task.unit not in ("none", "host") and task.end_ns > task.start_ns:
+            work[task.unit] = work.get(task.unit, 0) + task.end_ns - task.start_ns
+            changes += [(task.start_ns, 1), (task.end_ns, -1)]
+    changes.sort()  # at the same instant ends (-1) come first: tasks that only touch do not overlap
+    busy = shared = running = since = 0
+    for now, change in changes:
+        busy += now - since if running >= 1 else 0
+        shared += now - since if running >= 2 else 0
+        running, since = running + change, now
+    return Overlap({unit: time / 1e9 for unit, time in sorted(work.items())}, busy / 1e9, shared / 1e9)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a run of the demo came to; times in seconds, without loading and warming up.
+
+    `characters` and `right` count the pages whose text is known (0 if there are none). `sequential_seconds`
+    is None if that run was not wanted, `overlap` None where the device keeps no timeline.
+    """
+
+    backend: str
+    pages: Sequence[Page] = field(repr=False)
+    lines: Sequence[Sequence[Line]] = field(repr=False)
+    load_seconds: float
+    seconds: float
+    sequential_seconds: float | None
+    characters: int
+    right: int
+    overlap: Overlap | None
+
+    @property
+    def accuracy(self) -> float | None:
+        """Characters right to characters printed, 0 to 1; None if no page's text is known."""
+        return self.right / self.characters if self.characters else None
+
+    def show(self, console: Console) -> None:
+        """Print the summary as a table."""
+        table = Table.grid(padding=(0, 2))
+        for label, value in self._rows():
+            table.add_row(f"[bold]{label}[/bold]", escape(value))
+        console.print()
+        console.print(table, highlight=False)
+
+    def _rows(self) -> Iterable[tuple[str, str]]:
+        count = sum(map(len, self.lines))
+        yield "device", self.backend
+        yield "loading", f"{self.load_seconds:.2f} s, with one run of each model in each shape"
+        yield "read", f"{count} lines on {len(self.pages)} pages in {self.seconds:.2f} s"
+        if self.accuracy is not None:
+            share = f"{100 * self.accuracy:.2f} %"
+            yield "right", f"{self.right} of {self.characters} characters on the rendered pages ({share})"
+        if self.sequential_seconds is not None:
+            factor = self.sequential_seconds / self.seconds
+            yield "one by one", f"{self.sequential_seconds:.2f} s for the same, {factor:.2f} times as long"
+        if self.overlap is not None:
+            work = ", ".join(f"{unit} {seconds:.2f} s" for unit, seconds in self.overlap.work.items())
+            yield "units", work or "no work on the timeline"
+            yield (
+                "overlap",
+                f"{100 * self.overlap.share:.0f} % of the busy time two or more tasks ran at once",
+            )
