@@ -238,6 +238,9 @@ void Execution::write_back(const std::vector<engine::Output> &outputs) {
 }
 
 aclError Execution::deliver_system_outputs() {
+    if (owned_.size() != outputs_.size())
+        return fail(ACL_ERROR_RT_MODEL_EXECUTE, "model %s did not run; its error went to another synchronize of the stream",
+                    lease_->model().signature().name.c_str());
     for (size_t i = 0; i < outputs_.size(); ++i) {
         if (outputs_[i].data || owned_[i].empty())
             continue;

@@ -52,8 +52,13 @@ LoadedModel::LoadedModel(std::shared_ptr<Program> program, uint64_t context, int
 
 LoadedModel::~LoadedModel() {
     count_live("models", -1);
+}
+
+void LoadedModel::release_memory() {
     for (void *block : memory_)
-        release_device(block);
+        if (is_device_address(block, 1, nullptr))  // a reset of the device may have taken it already
+            release_device(block);
+    memory_.clear();
 }
 
 aclError LoadedModel::take_memory(bool weights, bool workspace) {
@@ -61,8 +66,10 @@ aclError LoadedModel::take_memory(bool weights, bool workspace) {
         if (bytes == 0)
             continue;
         void *block = nullptr;
-        if (aclError code = allocate_device(device_, bytes, &block))
+        if (aclError code = allocate_device(device_, bytes, &block)) {
+            release_memory();
             return code;
+        }
         memory_.push_back(block);
     }
     return 0;
@@ -121,29 +128,36 @@ aclError unload_model(uint32_t id) {
     uint64_t context = 0;
     if (aclError code = current_context_id(&context))
         return code;
-    Registry &all = registry();
-    std::shared_ptr<LoadedModel> model;  // outlives the lock: releasing what it holds takes time
-    std::lock_guard<std::mutex> lock(all.mutex);
-    if (aclError code = find_usable(all, id, context, &model))
-        return code;
-    if (uint32_t running = model->in_flight())
-        return fail(ACL_ERROR_GE_UNLOAD_MODEL,
-                    "model id %u (%s) has %u executions in flight and stays loaded; synchronize their streams first", id,
-                    model->signature().name.c_str(), running);
-    all.models.erase(id);
+    std::shared_ptr<LoadedModel> model;
+    {
+        Registry &all = registry();
+        std::lock_guard<std::mutex> lock(all.mutex);
+        if (aclError code = find_usable(all, id, context, &model))
+            return code;
+        if (uint32_t running = model->in_flight())
+            return fail(ACL_ERROR_GE_UNLOAD_MODEL,
+                        "model id %u (%s) has %u executions in flight and stays loaded; synchronize their streams first",
+                        id, model->signature().name.c_str(), running);
+        all.models.erase(id);
+    }
+    model->release_memory();
     return 0;
 }
 
 void unload_models_of(uint64_t context) {
-    Registry &all = registry();
     std::vector<std::shared_ptr<LoadedModel>> gone;
-    std::lock_guard<std::mutex> lock(all.mutex);
-    for (auto it = all.models.begin(); it != all.models.end();) {
-        bool belongs = it->second->context() == context;
-        if (belongs)
-            gone.push_back(it->second);
-        it = belongs ? all.models.erase(it) : std::next(it);
+    {
+        Registry &all = registry();
+        std::lock_guard<std::mutex> lock(all.mutex);
+        for (auto it = all.models.begin(); it != all.models.end();) {
+            bool belongs = it->second->context() == context;
+            if (belongs)
+                gone.push_back(it->second);
+            it = belongs ? all.models.erase(it) : std::next(it);
+        }
     }
+    for (const std::shared_ptr<LoadedModel> &model : gone)
+        model->release_memory();
 }
 
 }  // namespace aclsim

@@ -28,6 +28,8 @@ public:
 
     // Takes device memory for weights and workspace, unless the caller brought its own; 207001 when there is none.
     aclError take_memory(bool weights, bool workspace);
+    // Not left to the destructor: the last holder may be a task that is destroyed under a device's lock.
+    void release_memory();
 
     engine::Request &request() { return *executable_.request; }
 
