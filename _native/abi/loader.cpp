@@ -6,7 +6,6 @@
 
 #include <climits>
 #include <cstdlib>
-#include <cstring>
 #include <initializer_list>
 #include <map>
 #include <memory>
@@ -29,6 +28,15 @@ const Function functions[] = {
 #include "functions.inc"
 #undef ACL_FUNCTION
 };
+
+const Function *find(const std::string &name) {
+    for (const Function &function : functions) {
+        if (name == function.name) {
+            return &function;
+        }
+    }
+    return nullptr;
+}
 
 // Newer CANN releases keep the functions in these; `witness` tells whether a library already brings them.
 struct Sibling {
@@ -121,12 +129,8 @@ std::unique_ptr<Library> open_library(void *handle, const std::string &path, std
 }  // namespace
 
 bool AclApi::has(const char *function) const {
-    for (const Function &entry : functions) {
-        if (std::strcmp(entry.name, function) == 0) {
-            return entry.present(*this);
-        }
-    }
-    return false;
+    const Function *entry = find(function);
+    return entry != nullptr && entry->present(*this);
 }
 
 Capabilities Capabilities::of(const AclApi &api) {
@@ -179,6 +183,25 @@ const Library *load_library(const std::string &path, std::string &error) {
     }
     std::unique_ptr<Library> library = open_library(handle, key, error);
     return library ? (loaded[key] = std::move(library)).get() : nullptr;
+}
+
+const Library *library_without(const Library &library, const std::vector<std::string> &functions,
+                               std::string &error) {
+    error.clear();
+    auto reduced = std::make_unique<Library>(library);
+    for (const std::string &name : functions) {
+        const Function *function = find(name);
+        if (function == nullptr || !function->optional) {
+            error = "cannot do without '" + name + "': " + (function ? "it is required" : "it is not an ACL function");
+            return nullptr;
+        }
+        if (function->present(reduced->api)) {
+            function->assign(reduced->api, nullptr);
+            reduced->missing_optional.push_back(name);
+        }
+    }
+    reduced->can = Capabilities::of(reduced->api);
+    return reduced.release();
 }
 
 }  // namespace aioascend

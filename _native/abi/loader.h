@@ -49,4 +49,10 @@ struct Library {
 // Safe to call from several threads. Loading runs the library's constructors, so it may block.
 const Library *load_library(const std::string &path, std::string &error);
 
+// The same library as if it lacked some functions: how an older release looks to the runtime. Returns null and
+// sets `error` for a name that is not in the table or that the runtime cannot do without. Stays valid until the
+// process ends.
+const Library *library_without(const Library &library, const std::vector<std::string> &functions,
+                               std::string &error);
+
 }  // namespace aioascend

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loads each library named on the command line and prints what the loader made of it, one JSON line each.
-// `--threads N` before the paths loads the first of them from N threads at once.
+// `--threads N` before the paths loads the first of them from N threads at once; `--without NAME` before them shows
+// each as if it lacked that function.
 #include <dlfcn.h>
 
 #include <cstdio>
@@ -43,9 +44,12 @@ void print_list(const char *key, const std::vector<std::string> &names) {
     std::printf("]");
 }
 
-void report(const std::string &path) {
+void report(const std::string &path, const std::vector<std::string> &without) {
     std::string error = "left over";
     const aioascend::Library *library = aioascend::load_library(path, error);
+    if (library != nullptr && !without.empty()) {
+        library = aioascend::library_without(*library, without, error);
+    }
     if (library == nullptr) {
         std::printf("{\"error\": \"%s\"}\n", error.c_str());
         return;
@@ -85,12 +89,16 @@ void load_at_once(const std::string &path, int count) {
 
 int main(int argc, char **argv) {
     int first = 1;
+    std::vector<std::string> without;
+    for (; argc > first + 1 && std::strcmp(argv[first], "--without") == 0; first += 2) {
+        without.emplace_back(argv[first + 1]);
+    }
     if (argc > 3 && std::strcmp(argv[1], "--threads") == 0) {
         load_at_once(argv[3], std::stoi(argv[2]));
         first = 4;
     }
     for (int i = first; i < argc; ++i) {
-        report(argv[i]);
+        report(argv[i], without);
     }
     return 0;
 }

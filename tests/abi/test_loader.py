@@ -193,3 +193,26 @@ def test_a_complete_library_is_not_mixed_with_another_installation(workshop: Wor
     old = [*workshop.required, "aclmdlLoadFromFile"]
     [loaded] = workshop.load(workshop.library("libascendcl.so", old), search=workshop.folder / "elsewhere")
     assert set(loaded["missing_optional"]) == workshop.functions.keys() - set(old)
+
+
+def test_a_library_can_be_shown_without_some_functions(workshop: Workshop) -> None:
+    path = workshop.library("libascendcl.so", workshop.functions)
+    gone = ["aclrtStreamGetId", "aclrtProcessReport"]
+    [reduced] = workshop.load("--without", gone[0], "--without", gone[1], "--without", gone[0], path)
+    assert reduced["table_is_right"]
+    assert reduced["missing_optional"] == gone
+    lost = [name for name, present in reduced["can"].items() if not present]
+    assert lost == ["launch_callback", "stream_get_id"]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("aclrtSetDevice", "cannot do without 'aclrtSetDevice': it is required"),
+        ("aclrtFlyAway", "cannot do without 'aclrtFlyAway': it is not an ACL function"),
+    ],
+)
+def test_what_cannot_be_taken_away(workshop: Workshop, name: str, message: str) -> None:
+    path = workshop.library("libascendcl.so", workshop.functions)
+    [refused] = workshop.load("--without", name, path)
+    assert refused["error"] == message
