@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+# cython: language_level=3, embedsignature=True, binding=True, boundscheck=False, wraparound=False
+# cython: freethreading_compatible=False
+"""The compiled core of aioascend: everything between a coroutine and the C++ runtime.
+
+One extension, in parts. The life of an await, part by part: stream.pyx submits, operation.pyx is awaited and asks for
+a report, the C++ runtime hears it (runtime/report_thread.cpp), loops.pyx is woken, complete.pyx resolves.
+"""
+
+import asyncio
+import atexit
+import sys
+import warnings
+import weakref
+
+import numpy as np
+
+from aioascend import errors as _errors
+
+from cpython.buffer cimport (
+    Py_buffer, PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_CheckBuffer,
+    PyObject_GetBuffer,
+)
+from cpython.bytes cimport PyBytes_AsStringAndSize
+from cpython.ref cimport Py_DECREF, Py_INCREF
+from cython.operator cimport dereference as deref
+from libc.stddef cimport size_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uintptr_t
+from libc.string cimport memset
+from libcpp cimport bool as cbool
+from libcpp.memory cimport make_shared, shared_ptr, unique_ptr
+from libcpp.string cimport string
+from libcpp.utility cimport move
+from libcpp.vector cimport vector
+
+cimport runtime as rt
+
+include "library.pyx"
+include "loops.pyx"
+include "memory.pyx"
+include "operation.pyx"
+include "complete.pyx"
+include "event.pyx"
+include "stream.pyx"
+include "model.pyx"
+include "device.pyx"
+
+atexit.register(_shut_down)

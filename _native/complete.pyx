@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+# The only place where an operation gets its result: from its ticket, once.
+
+from contextvars import copy_context
+
+
+cdef complete_all(rt.Ticket *ticket):
+    cdef rt.Ticket *following
+    while ticket is not NULL:
+        following = ticket.next
+        operation = <Operation>ticket.owner
+        try:
+            complete(operation)
+        except BaseException as error:
+            report_to_loop(operation.bridge, "an operation could not be resolved", error)
+        Py_DECREF(operation)  # the reference that the submit handed over
+        ticket = following
+
+
+cdef int complete(Operation operation) except -1:
+    global _tickets_live, _tickets_late
+    cdef rt.Ticket *ticket = &operation.ticket
+    cdef FailureRecord record
+    _tickets_live -= 1
+    if ticket.extra.get() is not NULL:
+        with nogil:
+            rt.finish_copy(deref(ticket))
+    if ticket.unreliable:
+        operation.stream.keep_for_ever(operation.keep)
+    if operation.state != PENDING:
+        _tickets_late += 1
+        operation.keep = None
+    else:
+        if ticket.outcome != rt.Outcome.Ok:
+            record = record_of(operation.stream, ticket.failure)
+            operation.failure = record
+            operation.error = record.error_of(operation)
+        operation.state = FINISHED
+        operation.keep = None
+        operation.wake()
+    if ticket.outcome != rt.Outcome.Ok:
+        operation.stream.note_failure(record_of(operation.stream, ticket.failure))
+    return 0
+
+
+cdef dict _records = {}  # Failure.id -> FailureRecord
+
+
+cdef class FailureRecord:
+    """One failure of the device as Python sees it: its exception, and whether anybody has been told."""
+
+    cdef shared_ptr[rt.Failure] failure
+    cdef DeviceCore device
+    cdef readonly object exception
+    cdef readonly bint told
+
+    cdef object error_of(self, Operation operation):
+        cdef rt.Ticket *ticket = &operation.ticket
+        name = operation_name(operation)
+        device = self.device.index
+        if ticket.outcome == rt.Outcome.Dependent:
+            return _errors.DependencyError.behind(self.exception, name, device=device, stream=operation.stream.id)
+        if ticket.outcome == rt.Outcome.Lost:
+            return _errors.ReportLostError(self.failure.get().code, name, device=device, stream=operation.stream.id)
+        if self.failure.get().seq == ticket.seq:
+            return self.exception
+        return _errors.error_from_code(self.failure.get().code, name, device=device, stream=operation.stream.id)
+
+    cdef int tell(self) except -1:
+        if not self.told:
+            self.told = True
+            with nogil:
+                self.device.device.told(self.failure)
+        return 0
+
+
+cdef FailureRecord record_of(StreamCore stream, const shared_ptr[rt.Failure] &failure):
+    cdef FailureRecord record = _records.get(failure.get().id)
+    cdef rt.Failure *facts = failure.get()
+    if record is not None:
+        return record
+    record = FailureRecord.__new__(FailureRecord)
+    record.failure = failure
+    record.device = stream.core
+    if facts.code == 0:
+        record.exception = _errors.ReportLostError(0, "an operation", device=facts.device, stream=facts.stream_id)
+    else:
+        what = f"{kind_name(facts.kind)} #{facts.seq} of stream {facts.stream_id}"
+        if facts.seq == 0:
+            what = f"one of the operations in flight on stream {facts.stream_id}"
+        detail = "" if facts.issued else "It was not started."
+        record.exception = _errors.error_from_code(
+            facts.code, what, detail, device=facts.device, stream=facts.stream_id)
+    if len(_records) >= 256:
+        for key in [key for key, old in _records.items() if (<FailureRecord>old).told]:
+            del _records[key]
+    _records[facts.id] = record
+    return record
+
+
+cdef report_to_loop(LoopBridge bridge, str message, object error):
+    """An error that no await will raise."""
+    loop = None if bridge is None else bridge.loop()
+    if loop is not None and not loop.is_closed():
+        loop.call_exception_handler({"message": message, "exception": error})
+    else:
+        sys.unraisablehook(Unraisable(type(error), error, error.__traceback__, message, None))
+
+
+cdef class Unraisable:
+    """What sys.unraisablehook takes."""
+
+    cdef readonly object exc_type, exc_value, exc_traceback, err_msg, object
+
+    def __cinit__(self, exc_type, exc_value, exc_traceback, err_msg, obj):
+        self.exc_type = exc_type
+        self.exc_value = exc_value
+        self.exc_traceback = exc_traceback
+        self.err_msg = err_msg
+        self.object = obj

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+
+
+cdef class Event:
+    """A point in a stream: everything submitted before it was recorded. Made by `Stream.record`.
+
+    `await event` waits for that point, any number of times and from any coroutine; cancelling one wait leaves the others
+    alone. `Stream.wait(event)` holds up another stream instead of the host.
+
+    Raises when awaited: as `Operation`; a failure in front of the event is a DependencyError.
+    """
+
+    cdef rt.aclrtEvent handle
+    cdef Operation operation  # its latest record
+    cdef DeviceCore core
+    cdef readonly bint timing
+    cdef object __weakref__
+
+    def __dealloc__(self):
+        # Never blocks, and is allowed while waits for it are queued (aclrtDestroyEvent).
+        if self.handle is not NULL and self.core is not None and not self.core.device.closed() and not rt.forked():
+            self.core.device.api().aclrtDestroyEvent(self.handle)
+
+    def __await__(self):
+        return new_follower(self.operation).__await__()
+
+    def done(self) -> bool:
+        """Whether the device is past it. Asks the device (aclrtQueryEventStatus); does not block."""
+        if self.operation.state == FINISHED:
+            return True
+        cdef bint complete
+        if self.operation.ticket.on_host:
+            return False
+        with nogil:
+            complete = self.core.device.event_complete(self.handle)
+        return complete
+
+    def elapsed_since(self, start: Event) -> float:
+        """Milliseconds of device time from `start` to this event (aclrtEventElapsedTime).
+
+        Both must have been recorded with `timing=True` and be done.
+
+        Raises:
+            ValueError: one of them was recorded without `timing=True`.
+            ArgumentError: one is not done yet, or `start` is the later one.
+        """
+        cdef float milliseconds = 0
+        cdef int code
+        if not self.timing or not start.timing:
+            raise ValueError("elapsed time needs two events recorded with timing=True")
+        with nogil:
+            code = self.core.device.api().aclrtEventElapsedTime(&milliseconds, start.handle, self.handle)
+        if code != 0:
+            raise self.core.error(code, "aclrtEventElapsedTime")
+        return milliseconds
+
+    def __repr__(self) -> str:
+        return f"<Event of {operation_name(self.operation)}>"
+
+
+cdef Event new_event(DeviceCore core, bint timing):
+    cdef Event event = Event.__new__(Event)
+    cdef int code
+    event.core = core
+    event.timing = timing
+    with nogil:
+        code = core.device.create_event(timing, event.handle)
+    if code != 0:
+        raise core.error(code, "aclrtCreateEventExWithFlag")
+    return event

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+# The loaded ACL library, and how its codes become exceptions.
+
+
+cdef class Library:
+    """A loaded AscendCL library: where it came from and what it can do. Made by `load_library`."""
+
+    cdef const rt.Library *library
+
+    @property
+    def path(self) -> str:
+        return self.library.path.decode()
+
+    @property
+    def capabilities(self) -> dict:
+        """Name of each optional capability, and whether the library has it."""
+        return {entry.first.decode(): entry.second for entry in self.library.can.list()}
+
+    @property
+    def missing(self) -> tuple:
+        """The ACL functions that this library lacks; the runtime does without them."""
+        return tuple(name.decode() for name in self.library.missing_optional)
+
+    def without(self, *functions: str) -> Library:
+        """The same library as if it lacked these functions: how an older release looks to the runtime."""
+        cdef vector[string] names = [name.encode() for name in functions]
+        cdef string error
+        cdef Library reduced = Library.__new__(Library)
+        reduced.library = rt.library_without(deref(self.library), names, error)
+        if reduced.library is NULL:
+            raise ValueError(error.decode())
+        return reduced
+
+    def acl_version(self) -> str:
+        """Version of the ACL API, such as "1.17.0" (aclrtGetVersion)."""
+        cdef int32_t major = 0, minor = 0, patch = 0
+        self.library.api.aclrtGetVersion(&major, &minor, &patch)
+        return f"{major}.{minor}.{patch}"
+
+    def soc_name(self) -> str | None:
+        """Name of the chip (aclrtGetSocName), None where the library does not say. Blocks."""
+        cdef const char *name
+        with nogil:
+            self.library.api.aclInit(NULL)
+            name = self.library.api.aclrtGetSocName()
+        return None if name is NULL else name.decode()
+
+    def device_count(self) -> int:
+        """Number of devices (aclrtGetDeviceCount). Blocks."""
+        cdef uint32_t count = 0
+        cdef int code
+        with nogil:
+            self.library.api.aclInit(NULL)
+            code = self.library.api.aclrtGetDeviceCount(&count)
+        if code != 0:
+            raise acl_error(&self.library.api, &self.library.can, code, "aclrtGetDeviceCount")
+        return count
+
+
+def load_library(path: str) -> Library:
+    """Load the AscendCL library at `path`. Blocks; `aioascend.backend_info` says what is tried.
+
+    Raises:
+        BackendError: the file cannot be loaded or is not a complete ACL library.
+    """
+    cdef string error
+    cdef string where = path.encode()
+    cdef Library self = Library.__new__(Library)
+    with nogil:
+        self.library = rt.load_library(where, error)
+    if self.library is NULL:
+        raise _errors.BackendError(error.decode())
+    return self
+
+
+cdef object acl_error(
+    const rt.AclApi *api, const rt.Capabilities *can, int code, str where, object device=None, object stream=None
+):
+    # The library keeps the message per thread and forgets it when asked, so it is fetched here, on the thread that
+    # made the call.
+    cdef const char *message = NULL
+    if can.error_message:
+        with nogil:
+            message = api.aclGetRecentErrMsg()
+    detail = message.decode(errors="replace") if message is not NULL else ""
+    return _errors.error_from_code(code, where, detail, device=device, stream=stream)
+
+
+cdef object status_error(int status, str what):
+    if status == rt.kForked:
+        return _errors.ForkError(
+            "this process was forked after the ACL runtime was started; it cannot use the device. "
+            "Start worker processes with the 'spawn' method, or open the device after the fork"
+        )
+    return _errors.RuntimeClosedError(f"{what} is closed")
+
+
+def _shut_down() -> None:
+    with nogil:
+        rt.shut_down()

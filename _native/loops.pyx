@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+# How finished operations reach an event loop: one bridge per loop, watched by the loop itself.
+
+cdef object _running_loop = asyncio._get_running_loop
+cdef dict _bridges = {}  # id of an asyncio loop or trio token -> LoopBridge
+cdef LoopBridge _latest_bridge = None
+cdef object _sniffio_local = None  # set once trio is there; its `name` says which library runs this thread
+
+cdef long long _tickets_live = 0
+cdef long long _tickets_late = 0
+cdef long long _tickets_total = 0
+
+
+cdef class LoopBridge:
+    """One event loop as the runtime sees it."""
+
+    cdef rt.Bridge *bridge
+    cdef object loop_ref      # asyncio: a weak reference to the loop
+    cdef readonly object token  # trio: its token
+    cdef object __weakref__
+
+    def __cinit__(self):
+        self.bridge = new rt.Bridge()
+
+    def __dealloc__(self):
+        # Every operation in flight holds its bridge, so nothing can be queued here any more.
+        del self.bridge
+
+    cdef object loop(self):
+        return None if self.loop_ref is None else self.loop_ref()
+
+    @property
+    def fd(self) -> int:
+        return self.bridge.fd()
+
+    def drain(self) -> None:
+        """Resolve everything that has finished. Runs on the loop's thread when the descriptor is readable."""
+        cdef rt.Ticket *ticket
+        with nogil:
+            ticket = self.bridge.drain()
+        complete_all(ticket)
+
+    def close(self) -> None:
+        """No more wake-ups; what still finishes is collected by whoever uses the runtime next."""
+        cdef rt.Ticket *ticket
+        with nogil:
+            ticket = self.bridge.close()
+        complete_all(ticket)
+
+    cdef int call_soon(self, object callback, object argument, object context) except -1:
+        loop = self.loop()
+        if loop is None:
+            return 0  # the loop is gone, and with it whoever waited
+        try:
+            if _running_loop() is loop:
+                loop.call_soon(callback, argument, context=context)
+            else:
+                loop.call_soon_threadsafe(callback, argument, context=context)
+        except RuntimeError:
+            if not loop.is_closed():
+                raise
+        return 0
+
+
+cdef bint under_trio():
+    global _sniffio_local
+    if _sniffio_local is None:
+        if "trio" not in sys.modules:
+            return False
+        import sniffio
+        _sniffio_local = sniffio.thread_local
+    return _sniffio_local.name == "trio"
+
+
+cdef LoopBridge current_bridge():
+    """The bridge of the loop that runs on this thread; None when no loop does."""
+    global _latest_bridge
+    loop = _running_loop()
+    if loop is None:
+        return trio_bridge() if under_trio() else None
+    if _latest_bridge is not None and _latest_bridge.loop_ref is not None and _latest_bridge.loop_ref() is loop:
+        if _sniffio_local is not None and under_trio():  # trio as a guest of this loop
+            return trio_bridge()
+        return _latest_bridge
+    if under_trio():
+        return trio_bridge()
+    cdef LoopBridge bridge = _bridges.get(id(loop))
+    if bridge is None or bridge.loop() is not loop:
+        bridge = new_bridge(id(loop))
+        bridge.loop_ref = weakref.ref(loop)
+        loop.add_reader(bridge.bridge.fd(), bridge.drain)
+    _latest_bridge = bridge
+    return bridge
+
+
+cdef LoopBridge trio_bridge():
+    from aioascend import _trio
+    token = _trio.current_token()
+    cdef LoopBridge bridge = _bridges.get(id(token))
+    if bridge is None or bridge.token is not token:
+        bridge = new_bridge(id(token))
+        bridge.token = token
+        _trio.watch(bridge)
+    return bridge
+
+
+cdef LoopBridge new_bridge(object key):
+    forget_closed_loops()
+    cdef LoopBridge bridge = LoopBridge.__new__(LoopBridge)
+    if bridge.bridge.fd() < 0:
+        raise OSError("cannot watch for completions: the process has no file descriptor left (eventfd)")
+    _bridges[key] = bridge
+    return bridge
+
+
+def forget_closed_loops() -> None:
+    """Collect what finished for loops that are gone, and close their descriptors."""
+    cdef LoopBridge bridge
+    for key in list(_bridges):
+        bridge = _bridges[key]
+        if bridge.token is None:
+            loop = bridge.loop()
+            if loop is not None and not loop.is_closed():
+                continue
+            bridge.close()
+            del _bridges[key]
+    collect_orphans()
+
+
+def forget_trio_run(LoopBridge bridge) -> None:
+    """A trio run ends; called by the task that watched the bridge."""
+    bridge.close()
+    _bridges.pop(id(bridge.token), None)
+
+
+cdef collect_orphans():
+    cdef rt.Ticket *ticket
+    with nogil:
+        ticket = rt.Bridge.orphans().drain()
+    complete_all(ticket)
+
+
+def ticket_counts() -> dict:
+    """Tickets: `live` now, `total` ever, `late` those that finished after they had been cancelled."""
+    return {"live": _tickets_live, "total": _tickets_total, "late": _tickets_late}

@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0
+# Device memory, pinned host memory, and views of the caller's own host memory.
+
+
+cdef class HostView:
+    """Holds the buffer of a host object, so that it can neither move nor go away while the device uses it."""
+
+    cdef Py_buffer view
+
+    def __dealloc__(self):
+        PyBuffer_Release(&self.view)
+
+
+cdef HostView view_host(object source, bint writable, str name):
+    if not PyObject_CheckBuffer(source):
+        raise TypeError(
+            f"{name} must be a DeviceBuffer, a PinnedBuffer, a numpy array or another object with a buffer, "
+            f"not {type(source).__name__}"
+        )
+    cdef HostView host = HostView.__new__(HostView)
+    try:
+        PyObject_GetBuffer(source, &host.view, PyBUF_WRITABLE if writable else PyBUF_SIMPLE)
+    except (BufferError, ValueError) as error:
+        flags = getattr(source, "flags", None)
+        if flags is not None and not flags.c_contiguous:
+            raise ValueError(
+                f"{name} is not contiguous (shape {source.shape}, strides {source.strides}); "
+                "pass numpy.ascontiguousarray(...) of it"
+            ) from None
+        if writable:
+            raise ValueError(f"{name} is read-only, so nothing can be copied into it: {error}") from None
+        raise ValueError(f"{name} gives no contiguous buffer: {error}") from None
+    return host
+
+
+cdef tuple normal_shape(object shape):
+    if isinstance(shape, (int, np.integer)):
+        shape = (shape,)
+    dims = tuple(int(extent) for extent in shape)
+    for extent in dims:
+        if extent < 0:
+            raise ValueError(f"shape {dims} has a negative extent")
+    return dims
+
+
+cdef object count_bytes(tuple shape, object dtype):
+    if dtype.hasobject:
+        raise TypeError(f"dtype {dtype} holds Python objects, which a device cannot")
+    total = dtype.itemsize
+    for extent in shape:
+        total *= extent
+    if total > 2**62:
+        raise ValueError(f"shape {shape} of {dtype} is {total} bytes, more than any device has")
+    return total
+
+
+cdef class Block:
+    """Owns one block of pool memory; the buffers that look into it share it."""
+
+    cdef rt.Memory *memory
+    cdef rt.MemoryPool *pool
+    cdef DeviceCore device  # keeps the pool
+    cdef bint unreliable    # the device may still write here, nobody knows: never reuse it
+
+    def __dealloc__(self):
+        cdef rt.MemoryPool *pool = self.pool
+        cdef rt.Memory *memory = self.memory
+        if memory is not NULL and not self.unreliable:
+            with nogil:
+                pool.release(memory)
+
+
+cdef Block take_block(DeviceCore device, rt.MemoryPool *pool, size_t size):
+    cdef Block block = Block.__new__(Block)
+    block.device = device
+    block.pool = pool
+    with nogil:
+        block.memory = pool.acquire(size)
+    return block
+
+
+cdef class Buffer:
+    """What device and pinned buffers share: shape, dtype and where they lie."""
+
+    cdef readonly tuple shape
+    cdef readonly object dtype
+    cdef readonly size_t nbytes
+    cdef Block block  # None when empty
+    cdef size_t offset
+    cdef DeviceCore core
+    cdef object __weakref__
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self.nbytes // self.dtype.itemsize if self.dtype.itemsize else 0
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of a buffer without dimensions")
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.dtype.name}{list(self.shape)} on device {self.core.index}>"
+
+    cdef void place(self, rt.Place &place):
+        place.memory = self.block.memory if self.block is not None else NULL
+        place.offset = self.offset
+        place.pointer = NULL
+
+    cdef Buffer part(self, size_t offset, tuple shape, object dtype, size_t nbytes):
+        cdef Buffer part = type(self).__new__(type(self))
+        part.shape = shape
+        part.dtype = dtype
+        part.nbytes = nbytes
+        part.block = self.block
+        part.offset = self.offset + offset
+        part.core = self.core
+        return part
+
+    def view(self, shape: object, dtype: object = None):
+        """The same memory under another shape and dtype; it must not need more bytes than there are.
+
+        Raises:
+            ValueError: the view needs more than `nbytes`.
+        """
+        new_dtype = self.dtype if dtype is None else np.dtype(dtype)
+        new_shape = normal_shape(shape)
+        nbytes = count_bytes(new_shape, new_dtype)
+        if nbytes > self.nbytes:
+            raise ValueError(f"a view of shape {new_shape} and {new_dtype} needs {nbytes} bytes, {self!r} has {self.nbytes}")
+        return self.part(0, new_shape, new_dtype, nbytes)
+
+    def __getitem__(self, index: object):
+        """Rows of the first dimension: an integer drops it, a slice of step 1 keeps it. Shares the memory."""
+        if not self.shape:
+            raise IndexError("a buffer without dimensions has no rows")
+        rows = self.shape[0]
+        row_bytes = self.nbytes // rows if rows else 0
+        if isinstance(index, slice):
+            start, stop, step = index.indices(rows)
+            if step != 1:
+                raise IndexError(f"rows can be taken with step 1 only, not {step}")
+            count = max(0, stop - start)
+            return self.part(start * row_bytes, (count, *self.shape[1:]), self.dtype, count * row_bytes)
+        row = index.__index__()
+        if not -rows <= row < rows:
+            raise IndexError(f"row {row} of a buffer with {rows} rows")
+        return self.part((row % rows) * row_bytes, self.shape[1:], self.dtype, row_bytes)
+
+
+cdef int fill_buffer(Buffer buffer, DeviceCore core, object shape, object dtype, rt.MemoryPool *pool) except -1:
+    buffer.shape = normal_shape(shape)
+    buffer.dtype = np.dtype(dtype)
+    buffer.nbytes = count_bytes(buffer.shape, buffer.dtype)
+    buffer.core = core
+    if buffer.nbytes:
+        buffer.block = take_block(core, pool, buffer.nbytes)
+    return 0
+
+
+cdef class DeviceBuffer(Buffer):
+    """An array in device memory. Made by `Device.empty`; released when nothing refers to it.
+
+    Guaranteed: the memory outlives every operation that was submitted with it, whatever becomes of this object, and is
+    not handed to anybody else before the device is past them. Not guaranteed: what it contains before it is written.
+
+    Attributes:
+        shape: Extents, as a tuple.
+        dtype: The numpy dtype; float16 and, with ml_dtypes, bfloat16 included.
+        nbytes: Size in bytes.
+    """
+
+    @property
+    def address(self) -> int:
+        """The device address, for foreign code. 0 when empty. May block until the memory is allocated.
+
+        Raises:
+            OutOfMemoryError: it could not be allocated (aclrtMalloc).
+        """
+        return buffer_address(self)
+
+
+cdef class PinnedBuffer(Buffer):
+    """An array in pinned host memory, which the device reads and writes directly. Made by `Device.pinned`.
+
+    `numpy.asarray(buffer)`, `memoryview(buffer)` and `buffer.array` are views without a copy; the memory lives as long
+    as any of them. Lifetime and contents as for `DeviceBuffer`.
+    """
+
+    @property
+    def address(self) -> int:
+        """The host address; 0 when empty."""
+        return buffer_address(self)
+
+    @property
+    def array(self):
+        """A numpy array over this memory; no copy."""
+        if self.block is None:
+            return np.empty(self.shape, self.dtype)
+        cdef RawBytes raw = RawBytes.__new__(RawBytes)
+        raw.owner = self
+        return np.frombuffer(raw, np.uint8).view(self.dtype).reshape(self.shape)
+
+    def __array__(self, dtype=None, copy=None):
+        array = self.array
+        if dtype is not None and np.dtype(dtype) != array.dtype:
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        # The array knows how to describe itself; it keeps this memory.
+        PyObject_GetBuffer(self.array, view, flags)
+
+
+cdef class RawBytes:
+    """The bytes of a pinned buffer, for numpy to look into."""
+
+    cdef PinnedBuffer owner
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        PyBuffer_FillInfo(view, self, self.owner.block.memory.address(self.owner.offset), self.owner.nbytes, 0, flags)
+
+
+cdef object buffer_address(Buffer buffer):
+    if buffer.block is None:
+        return 0
+    cdef rt.MemoryPool *pool = buffer.block.pool
+    cdef rt.Memory *memory = buffer.block.memory
+    cdef int code
+    with nogil:
+        code = pool.wait(memory)
+    if code != 0:
+        raise _errors.error_from_code(
+            code, f"allocation of {buffer.nbytes} bytes", device=buffer.core.index)
+    return <uintptr_t>memory.address(buffer.offset)
+
+
+cdef enum Where:
+    ON_DEVICE, PINNED, PAGEABLE
+
+
+cdef class Side:
+    """One end of a copy: where it lies, how large it is, and what keeps it there."""
+
+    cdef rt.Place place
+    cdef size_t nbytes
+    cdef Where where
+    cdef object keep
+
+
+cdef Side side_of(object value, DeviceCore core, bint writable, str name):
+    cdef Side side = Side.__new__(Side)
+    cdef Buffer buffer
+    cdef HostView host
+    if isinstance(value, Buffer):
+        buffer = value
+        side.where = PINNED if isinstance(value, PinnedBuffer) else ON_DEVICE
+        if side.where == ON_DEVICE and buffer.core is not core:
+            raise ValueError(
+                f"{name} lies on device {buffer.core.index}, the stream belongs to device {core.index}; "
+                "copy through host memory"
+            )
+        buffer.place(side.place)
+        side.nbytes = buffer.nbytes
+        side.keep = buffer.block
+        return side
+    host = view_host(value, writable, name)
+    side.place.memory = NULL
+    side.place.pointer = host.view.buf
+    side.nbytes = host.view.len
+    side.where = PINNED if core.device.is_pinned(host.view.buf, host.view.len) else PAGEABLE
+    side.keep = host
+    return side

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+# A loaded model: its description, and the datasets of its runs.
+
+cdef str GEAR_INPUT = "ascend_mbatch_shape_data"  # the extra input of models with gears
+
+
+cdef class ModelCore:
+    """What `aioascend.Model` is made of. Loading, unloading and blocking runs are for worker threads."""
+
+    cdef rt.LoadedModel *loaded
+    cdef DeviceCore core
+    cdef Operation latest       # its last run
+    cdef readonly str label
+    cdef readonly list inputs   # (name, shape, acl dtype, acl format, bytes) each, the gear input included
+    cdef readonly list outputs  # (name, shape, acl dtype, bytes) each
+    cdef readonly dict gears    # {"batch": [...]}, {"size": [(h, w), ...]}, {"dims": [[...], ...]} or {}
+    cdef readonly object gear_index
+    cdef public bint closed
+    cdef object data            # the bytes it was loaded from: the library may read them until it is unloaded
+    cdef object __weakref__
+
+    def __dealloc__(self):
+        if self.loaded is not NULL:
+            while not self.loaded.idle.empty():
+                del_execution(self.loaded.idle.back())
+                self.loaded.idle.pop_back()
+            if self.loaded.desc is not NULL:
+                self.core.device.api().aclmdlDestroyDesc(self.loaded.desc)
+            del self.loaded
+
+    def _load(self, core: DeviceCore, source: object, label: str) -> None:
+        """Blocks. `source`: a path (str), or the bytes of a model."""
+        cdef uint32_t id = 0
+        cdef int code
+        cdef string path
+        cdef HostView host
+        cdef rt.Device *device = core.device
+        self.core = core
+        self.label = label
+        if isinstance(source, str):
+            path = source.encode()
+            with nogil:
+                code = device.load_model(path, id)
+            call = "aclmdlLoadFromFile"
+        else:
+            host = view_host(source, False, "model")
+            self.data = host
+            with nogil:
+                code = device.load_model_bytes(host.view.buf, host.view.len, id)
+            call = "aclmdlLoadFromMem"
+        if code != 0:
+            raise core.error(code, f"{call}({label})")
+        self.loaded = new rt.LoadedModel(device.api(), id)
+        try:
+            self.describe()
+        except BaseException:
+            self._unload()
+            raise
+
+    def _unload(self) -> None:
+        """Blocks. Nothing may be in flight."""
+        cdef uint32_t id = self.loaded.id
+        cdef int code
+        self.closed = True
+        with nogil:
+            code = self.core.device.unload_model(id)
+        if code != 0:
+            raise self.core.error(code, f"aclmdlUnload({self.label})")
+
+    def _join(self) -> Operation | None:
+        """An operation that is done when the last run is."""
+        return None if self.latest is None else new_follower(self.latest)
+
+    cdef int describe(self) except -1:
+        cdef const rt.AclApi *api = &self.core.device.api()
+        cdef rt.aclmdlDesc *desc = api.aclmdlCreateDesc()
+        cdef rt.aclmdlIODims dims
+        cdef size_t index
+        cdef int code = api.aclmdlGetDesc(desc, self.loaded.id)
+        self.loaded.desc = desc
+        if code != 0:
+            raise self.core.error(code, f"aclmdlGetDesc({self.label})")
+        self.inputs = []
+        self.outputs = []
+        for index in range(api.aclmdlGetNumInputs(desc)):
+            code = api.aclmdlGetInputDims(desc, index, &dims)
+            if code != 0:
+                raise self.core.error(code, f"aclmdlGetInputDims({self.label}, {index})")
+            name = api.aclmdlGetInputNameByIndex(desc, index).decode()
+            if name == GEAR_INPUT:
+                self.gear_index = index
+            self.inputs.append((
+                name, tuple([dims.dims[i] for i in range(dims.dimCount)]),
+                <int>api.aclmdlGetInputDataType(desc, index), <int>api.aclmdlGetInputFormat(desc, index),
+                api.aclmdlGetInputSizeByIndex(desc, index),
+            ))
+        for index in range(api.aclmdlGetNumOutputs(desc)):
+            code = api.aclmdlGetOutputDims(desc, index, &dims)
+            if code != 0:
+                raise self.core.error(code, f"aclmdlGetOutputDims({self.label}, {index})")
+            self.outputs.append((
+                api.aclmdlGetOutputNameByIndex(desc, index).decode(),
+                tuple([dims.dims[i] for i in range(dims.dimCount)]),
+                <int>api.aclmdlGetOutputDataType(desc, index), api.aclmdlGetOutputSizeByIndex(desc, index),
+            ))
+        self.gears = {} if self.gear_index is None else self.read_gears(desc)
+        return 0
+
+    cdef dict read_gears(self, rt.aclmdlDesc *desc):
+        cdef const rt.AclApi *api = &self.core.device.api()
+        cdef rt.aclmdlBatch batch
+        cdef rt.aclmdlHW sizes
+        cdef size_t count = 0, i, j
+        cdef vector[rt.aclmdlIODims] dims
+        memset(&batch, 0, sizeof(batch))
+        memset(&sizes, 0, sizeof(sizes))
+        if api.aclmdlGetDynamicBatch(desc, &batch) == 0 and batch.batchCount:
+            return {"batch": [batch.batch[i] for i in range(batch.batchCount)]}
+        if api.aclmdlGetDynamicHW(desc, <size_t>-1, &sizes) == 0 and sizes.hwCount:
+            return {"size": [(sizes.hw[i][0], sizes.hw[i][1]) for i in range(sizes.hwCount)]}
+        if self.core.device_can_dims() and api.aclmdlGetInputDynamicGearCount(desc, <size_t>-1, &count) == 0 and count:
+            dims.resize(count)
+            if api.aclmdlGetInputDynamicDims(desc, <size_t>-1, dims.data(), count) == 0:
+                return {"dims": [[dims[i].dims[j] for j in range(dims[i].dimCount)] for i in range(count)]}
+        return {}
+
+    cdef Run new_run(self, DeviceCore core, object inputs, object outputs):
+        """A run on these buffers; sizes are checked, nothing dynamic is set yet."""
+        if core is not self.core:
+            raise ValueError(f"model {self.label} is loaded on device {self.core.index}, not on {core.index}")
+        inputs = tuple(inputs)
+        outputs = tuple(outputs)
+        if len(inputs) != len(self.inputs):
+            names = ", ".join(entry[0] for entry in self.inputs)
+            raise ValueError(f"model {self.label} takes {len(self.inputs)} inputs ({names}), not {len(inputs)}")
+        if len(outputs) != len(self.outputs):
+            names = ", ".join(entry[0] for entry in self.outputs)
+            raise ValueError(f"model {self.label} has {len(self.outputs)} outputs ({names}), not {len(outputs)}")
+        cdef Run run = Run.__new__(Run)
+        cdef size_t index
+        run.model = self
+        run.execution = rt.Execution.take(deref(self.loaded), len(inputs), len(outputs))
+        if run.execution is NULL:
+            raise MemoryError("the library could not make the datasets of a model run")
+        run.execution.dynamic = rt.DynamicKind.Static
+        for index in range(len(inputs)):
+            self.fill(run.execution.inputs[index], inputs[index], f"input {self.inputs[index][0]!r}", self.inputs[index][4])
+        for index in range(len(outputs)):
+            self.fill(run.execution.outputs[index], outputs[index], f"output {self.outputs[index][0]!r}", self.outputs[index][3])
+        run.buffers = (inputs, outputs)
+        return run
+
+    cdef int fill(self, rt.Execution.Tensor &tensor, object buffer, str name, size_t needed) except -1:
+        if buffer is None:  # an output that the library allocates
+            tensor.size = 0
+            return 0
+        if not isinstance(buffer, DeviceBuffer):
+            raise TypeError(f"{name} of model {self.label} must be a DeviceBuffer, not {type(buffer).__name__}")
+        if (<Buffer>buffer).core is not self.core:
+            raise ValueError(f"{name} lies on another device than model {self.label}")
+        if (<Buffer>buffer).nbytes < needed:
+            raise ValueError(
+                f"{name} of model {self.label} needs {needed} bytes, the buffer {buffer!r} has {(<Buffer>buffer).nbytes}"
+            )
+        (<Buffer>buffer).place(tensor.place)
+        tensor.size = (<Buffer>buffer).nbytes
+        return 0
+
+    def run(self, inputs: object, outputs: object) -> Run:
+        """A run to be submitted or executed; `None` for an output that the library allocates."""
+        return self.new_run(self.core, inputs, outputs)
+
+
+cdef void del_execution(rt.Execution *execution) noexcept:
+    del execution
+
+
+cdef class Run:
+    """One run of a model: its datasets and buffers, and the dynamic setting that belongs to it."""
+
+    cdef rt.Execution *execution
+    cdef ModelCore model
+    cdef object buffers
+
+    def __dealloc__(self):
+        if self.execution is not NULL:
+            self.execution.give_back()
+
+    def set_gear(self, kind: str, values: object) -> None:
+        """kind: "batch", "size" (height, width) or "dims" (all dynamic extents)."""
+        self.execution.dynamic = {
+            "batch": rt.DynamicKind.Batch, "size": rt.DynamicKind.Size, "dims": rt.DynamicKind.Dims,
+        }[kind]
+        self.execution.dynamic_index = self.model.gear_index
+        self.execution.dynamic_values = values
+
+    def set_shapes(self, shapes: object) -> None:
+        """The actual shape of every input, for models of dynamic shape."""
+        cdef size_t index
+        self.execution.dynamic = rt.DynamicKind.Shape
+        for index, shape in enumerate(shapes):
+            self.execution.inputs[index].shape = shape
+            self.execution.inputs[index].dtype = <rt.aclDataType><int>self.model.inputs[index][2]
+            self.execution.inputs[index].format = <rt.aclFormat><int>self.model.inputs[index][3]
+
+    def submit(self, stream: StreamCore) -> Operation:
+        """Submit it to a stream (aclmdlExecuteAsync)."""
+        return stream.submit_execution(self.model, self)
+
+    def execute_now(self) -> None:
+        """Run it and wait (aclmdlExecute). Blocks."""
+        cdef int code
+        cdef rt.Device *device = self.model.core.device
+        with nogil:
+            code = device.execute_now(deref(self.execution))
+        if code != 0:
+            raise self.model.core.error(code, f"aclmdlExecute({self.model.label})")
+
+    def output_shape(self, index: int) -> tuple | None:
+        """Actual shape of an output after the run; None where the library does not tell."""
+        cdef vector[int64_t] shape
+        if not self.execution.output_shape(index, shape):
+            return None
+        return tuple(shape)
+
+    def take_system_output(self, index: int, dtype: object, shape: object):
+        """An output that the library allocated, as a numpy array; its memory is freed (aclrtFree). Blocks."""
+        cdef size_t size = 0
+        cdef void *address = self.execution.system_output(index, size)
+        array = np.empty(shape, dtype)
+        cdef HostView host = view_host(array, True, "output")
+        cdef size_t wanted = host.view.len
+        cdef int code
+        cdef rt.Device *device = self.model.core.device
+        with nogil:
+            code = device.copy_now(host.view.buf, address, wanted, rt.ACL_MEMCPY_DEVICE_TO_HOST)
+            device.api().aclrtFree(address)
+        if code != 0:
+            raise self.model.core.error(code, "aclrtMemcpy")
+        return array

@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+# What the extension uses of the C++ runtime and of the ACL declarations.
+
+from libc.stddef cimport size_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libcpp cimport bool as cbool
+from libcpp.memory cimport shared_ptr, unique_ptr
+from libcpp.pair cimport pair
+from libcpp.string cimport string
+from libcpp.vector cimport vector
+
+
+cdef extern from "acl/acl.h" nogil:
+    ctypedef int aclError
+    ctypedef void *aclrtContext
+    ctypedef void *aclrtStream
+    ctypedef void *aclrtEvent
+    ctypedef enum aclrtMemcpyKind:
+        ACL_MEMCPY_HOST_TO_DEVICE
+        ACL_MEMCPY_DEVICE_TO_HOST
+        ACL_MEMCPY_DEVICE_TO_DEVICE
+    ctypedef enum aclDataType:
+        ACL_DT_UNDEFINED
+    ctypedef enum aclFormat:
+        ACL_FORMAT_ND
+    ctypedef enum aclrtEventRecordedStatus:
+        ACL_EVENT_RECORDED_STATUS_COMPLETE
+    ctypedef enum aclrtEventStatus:
+        ACL_EVENT_STATUS_COMPLETE
+    ctypedef enum aclrtMemAttr:
+        ACL_HBM_MEM
+        ACL_DDR_MEM
+    ctypedef enum aclrtMemLocationType:
+        ACL_MEM_LOCATION_TYPE_HOST
+    ctypedef struct aclrtMemLocation:
+        uint32_t id
+        aclrtMemLocationType type
+    ctypedef struct aclrtPtrAttributes:
+        aclrtMemLocation location
+    ctypedef struct aclmdlDesc:
+        pass
+    ctypedef struct aclmdlIODims:
+        char name[128]
+        size_t dimCount
+        int64_t dims[128]
+    ctypedef struct aclmdlBatch:
+        size_t batchCount
+        uint64_t batch[128]
+    ctypedef struct aclmdlHW:
+        size_t hwCount
+        uint64_t hw[128][2]
+    const uint32_t ACL_EVENT_SYNC
+    const uint32_t ACL_EVENT_TIME_LINE
+
+
+cdef extern from "loader.h" namespace "aioascend" nogil:
+    cdef cppclass AclApi:
+        aclError aclInit(const char *)
+        aclError aclrtGetVersion(int32_t *, int32_t *, int32_t *)
+        const char *aclrtGetSocName()
+        const char *aclGetRecentErrMsg()
+        aclError aclrtGetDeviceCount(uint32_t *)
+        aclError aclrtGetMemInfo(aclrtMemAttr, size_t *, size_t *)
+        aclError aclrtFree(void *)
+        aclError aclrtMemcpy(void *, size_t, const void *, size_t, aclrtMemcpyKind)
+        aclError aclrtPointerGetAttributes(const void *, aclrtPtrAttributes *)
+        aclError aclrtCreateEvent(aclrtEvent *)
+        aclError aclrtCreateEventExWithFlag(aclrtEvent *, uint32_t)
+        aclError aclrtDestroyEvent(aclrtEvent)
+        aclError aclrtQueryEventStatus(aclrtEvent, aclrtEventRecordedStatus *)
+        aclError aclrtQueryEvent(aclrtEvent, aclrtEventStatus *)
+        aclError aclrtEventElapsedTime(float *, aclrtEvent, aclrtEvent)
+        aclError aclrtResetDeviceForce(int32_t)
+        aclError aclmdlLoadFromFile(const char *, uint32_t *)
+        aclError aclmdlLoadFromMem(const void *, size_t, uint32_t *)
+        aclError aclmdlUnload(uint32_t)
+        aclmdlDesc *aclmdlCreateDesc()
+        aclError aclmdlDestroyDesc(aclmdlDesc *)
+        aclError aclmdlGetDesc(aclmdlDesc *, uint32_t)
+        size_t aclmdlGetNumInputs(aclmdlDesc *)
+        size_t aclmdlGetNumOutputs(aclmdlDesc *)
+        size_t aclmdlGetInputSizeByIndex(aclmdlDesc *, size_t)
+        size_t aclmdlGetOutputSizeByIndex(aclmdlDesc *, size_t)
+        aclError aclmdlGetInputDims(const aclmdlDesc *, size_t, aclmdlIODims *)
+        aclError aclmdlGetOutputDims(const aclmdlDesc *, size_t, aclmdlIODims *)
+        const char *aclmdlGetInputNameByIndex(const aclmdlDesc *, size_t)
+        const char *aclmdlGetOutputNameByIndex(const aclmdlDesc *, size_t)
+        aclFormat aclmdlGetInputFormat(const aclmdlDesc *, size_t)
+        aclDataType aclmdlGetInputDataType(const aclmdlDesc *, size_t)
+        aclDataType aclmdlGetOutputDataType(const aclmdlDesc *, size_t)
+        aclError aclmdlGetDynamicBatch(const aclmdlDesc *, aclmdlBatch *)
+        aclError aclmdlGetDynamicHW(const aclmdlDesc *, size_t, aclmdlHW *)
+        aclError aclmdlGetInputDynamicGearCount(const aclmdlDesc *, size_t, size_t *)
+        aclError aclmdlGetInputDynamicDims(const aclmdlDesc *, size_t, aclmdlIODims *, size_t)
+
+    cdef cppclass Capabilities:
+        cbool event_ex, query_event_status, error_message, pointer_attributes, dynamic_dims, dataset_tensor_desc
+        cbool device_force_reset, launch_callback
+        vector[pair[const char *, cbool]] list()
+
+    cdef cppclass Library:
+        string path
+        AclApi api
+        Capabilities can
+        vector[string] missing_required
+        vector[string] missing_optional
+
+    const Library *load_library(const string &, string &)
+    const Library *library_without(const Library &, const vector[string] &, string &)
+
+
+cdef extern from "ticket.h" namespace "aioascend" nogil:
+    cdef enum class Kind(unsigned char):
+        Memcpy, Memset, Execute, Record, Wait
+
+    cdef enum class Outcome(unsigned char):
+        Ok, Failed, Dependent, Lost
+
+    cdef cppclass Failure:
+        uint64_t id
+        int32_t code
+        int32_t device
+        int32_t stream_id
+        uint32_t task_id
+        uint64_t seq
+        Kind kind
+        cbool issued
+        cbool told
+
+    cdef cppclass TicketExtra:
+        void *copy_to
+        const Memory *copy_from
+        size_t copy_size
+        shared_ptr[Stream] source
+        uint64_t source_seq
+
+    cdef cppclass Ticket:
+        Ticket *next
+        void *owner
+        Bridge *bridge
+        shared_ptr[Failure] failure
+        unique_ptr[TicketExtra] extra
+        uint64_t seq
+        Kind kind
+        Outcome outcome
+        cbool on_host
+        cbool unreliable
+        cbool abandoned
+
+    void finish_copy(Ticket &)
+
+
+cdef extern from "bridge.h" namespace "aioascend" nogil:
+    cdef cppclass Bridge:
+        Bridge()
+        int fd()
+        Ticket *drain()
+        Ticket *close()
+        @staticmethod
+        Bridge &orphans()
+
+
+cdef extern from "memory.h" namespace "aioascend" nogil:
+    cdef cppclass Memory:
+        void *base
+        size_t size
+        aclError code
+        cbool ready()
+        char *address(size_t)
+
+    cdef cppclass MemoryStatistics:
+        size_t live_bytes, cached_bytes, live_blocks
+
+    cdef cppclass MemoryPool:
+        Memory *acquire(size_t)
+        void release(Memory *)
+        aclError wait(Memory *)
+        cbool contains(const void *, size_t)
+        MemoryStatistics statistics()
+
+
+cdef extern from "command.h" namespace "aioascend" nogil:
+    cdef cppclass Place:
+        Memory *memory
+        size_t offset
+        void *pointer
+
+    cdef cppclass Command:
+        Kind kind
+        cbool may_block
+        Place dst, src
+        size_t size
+        aclrtMemcpyKind direction
+        const void *stage_from
+        int32_t value
+        aclrtEvent event
+        Execution *execution
+
+
+cdef extern from "execution.h" namespace "aioascend" nogil:
+    cdef cppclass LoadedModel:
+        LoadedModel(const AclApi &, uint32_t)
+        uint32_t id
+        aclmdlDesc *desc
+        vector[Execution *] idle
+
+    cdef enum class DynamicKind(unsigned char):
+        Static, Batch, Size, Dims, Shape
+
+    cdef cppclass Execution:
+        cppclass Tensor:
+            Place place
+            size_t size
+            vector[int64_t] shape
+            aclDataType dtype
+            aclFormat format
+        vector[Tensor] inputs
+        vector[Tensor] outputs
+        DynamicKind dynamic
+        size_t dynamic_index
+        vector[uint64_t] dynamic_values
+        @staticmethod
+        Execution *take(LoadedModel &, size_t, size_t)
+        void give_back()
+        aclError issue(aclrtStream)
+        cbool output_shape(size_t, vector[int64_t] &)
+        void *system_output(size_t, size_t &)
+
+
+cdef extern from "stream.h" namespace "aioascend" nogil:
+    enum SubmitStatus:
+        kSubmitted, kClosed, kPoisoned, kForked
+
+    cdef cppclass Stream:
+        int submit(Ticket &, const Command &)
+        int arm(Ticket &)
+        cbool rebind(Ticket &, Bridge &)
+        cbool idle()
+        aclError query(cbool &)
+        void close()
+        aclError destroy()
+        void destroy_when_drained()
+        aclrtStream handle()
+        int32_t id()
+        cbool foreign()
+        uint64_t last_seq()
+        size_t in_flight()
+        size_t queued()
+        shared_ptr[Failure] open_failure()
+        shared_ptr[Failure] failure_of(uint64_t)
+
+
+cdef extern from "device.h" namespace "aioascend" nogil:
+    cdef cppclass Options:
+        Options()
+        uint32_t flight_limit
+        int32_t report_timeout_ms
+        size_t stage_inline_bytes
+        size_t device_cache_bytes
+        size_t pinned_cache_bytes
+
+    cdef cppclass Device:
+        Device(const Library &, int32_t, const Options &)
+        aclError open()
+        aclError close()
+        cbool closed()
+        aclError create_stream(uint32_t, uint32_t, shared_ptr[Stream] &)
+        aclError wrap_stream(aclrtStream, shared_ptr[Stream] &)
+        void told(const shared_ptr[Failure] &)
+        aclError create_event(cbool, aclrtEvent &)
+        cbool event_complete(aclrtEvent)
+        aclError memory_info(size_t &, size_t &)
+        aclError load_model(const string &, uint32_t &)
+        aclError load_model_bytes "load_model"(const void *, size_t, uint32_t &)
+        aclError unload_model(uint32_t)
+        aclError execute_now(Execution &)
+        aclError copy_now(void *, const void *, size_t, aclrtMemcpyKind)
+        cbool is_pinned(const void *, size_t)
+        MemoryPool &device_memory()
+        MemoryPool &pinned_memory()
+        const AclApi &api()
+        const Options &options()
+        aclrtContext context()
+        int32_t index()
+        int64_t reports_requested()
+
+
+cdef extern from "process.h" namespace "aioascend" nogil:
+    cbool forked()
+    void shut_down()

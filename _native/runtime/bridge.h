@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// A bridge carries finished tickets to one event loop: a queue and an eventfd that the loop watches.
+#pragma once
+
+#include <mutex>
+
+#include "ticket.h"
+
+namespace aioascend {
+
+class Bridge {
+public:
+    Bridge();   // fd() is -1 when the process has no file descriptor left
+    ~Bridge();
+    Bridge(const Bridge &) = delete;
+    Bridge &operator=(const Bridge &) = delete;
+
+    int fd() const { return fd_; }
+
+    // Any thread. One lock and at most one write for the whole list; after close() the list goes to the orphans.
+    void push(TicketList tickets);
+
+    // The loop's thread: acknowledge, disarm, take everything. The order matters: what is pushed after the swap finds
+    // the bridge disarmed and writes again, so no wake-up is lost.
+    Ticket *drain();
+
+    // No push wakes this bridge any more. Returns what was still queued.
+    Ticket *close();
+
+    // Tickets without a loop (submitted by plain threads, or outliving their loop): freed by the next GIL holder.
+    static Bridge &orphans();
+
+private:
+    struct NoFd {};
+    explicit Bridge(NoFd) {}
+
+    std::mutex mutex_;
+    TicketList queue_;
+    int fd_ = -1;
+    bool armed_ = false;
+    bool closed_ = false;
+};
+
+}  // namespace aioascend

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Single ACL calls with the device's context set.
+#include "context_guard.h"
+#include "device.h"
+
+namespace aioascend {
+namespace {
+
+template <typename Call>
+aclError in_context(const Device &device, Call call) {
+    ContextGuard guard(device.api(), device.context());
+    return guard.status() != 0 ? guard.status() : call();
+}
+
+}  // namespace
+
+aclError Device::create_event(bool timed, aclrtEvent &out) {
+    return in_context(*this, [&] {
+        return can().event_ex ? api().aclrtCreateEventExWithFlag(
+                                    &out, timed ? ACL_EVENT_SYNC | ACL_EVENT_TIME_LINE : ACL_EVENT_SYNC)
+                              : api().aclrtCreateEvent(&out);
+    });
+}
+
+bool Device::event_complete(aclrtEvent event) {
+    if (can().query_event_status) {
+        aclrtEventRecordedStatus status;
+        return api().aclrtQueryEventStatus(event, &status) == 0 && status == ACL_EVENT_RECORDED_STATUS_COMPLETE;
+    }
+    aclrtEventStatus status;
+    return api().aclrtQueryEvent(event, &status) == 0 && status == ACL_EVENT_STATUS_COMPLETE;
+}
+
+aclError Device::memory_info(size_t &free, size_t &total) {
+    return in_context(*this, [&] {
+        aclError code = api().aclrtGetMemInfo(ACL_HBM_MEM, &free, &total);
+        if (code == 0 && total == 0) {  // a card without HBM
+            code = api().aclrtGetMemInfo(ACL_DDR_MEM, &free, &total);
+        }
+        return code;
+    });
+}
+
+aclError Device::load_model(const std::string &path, uint32_t &id) {
+    return in_context(*this, [&] { return api().aclmdlLoadFromFile(path.c_str(), &id); });
+}
+
+aclError Device::load_model(const void *data, size_t size, uint32_t &id) {
+    return in_context(*this, [&] { return api().aclmdlLoadFromMem(data, size, &id); });
+}
+
+aclError Device::unload_model(uint32_t id) {
+    return in_context(*this, [&] { return api().aclmdlUnload(id); });
+}
+
+aclError Device::execute_now(Execution &execution) {
+    return in_context(*this, [&] { return execution.issue(nullptr); });
+}
+
+aclError Device::copy_now(void *dst, const void *src, size_t size, aclrtMemcpyKind direction) {
+    return in_context(*this, [&] { return api().aclrtMemcpy(dst, size, src, size, direction); });
+}
+
+bool Device::is_pinned(const void *address, size_t size) {
+    if (pinned_memory_.contains(address, size)) {
+        return true;
+    }
+    if (!can().pointer_attributes) {
+        return false;  // staging is right for any host memory
+    }
+    aclrtPtrAttributes attributes{};
+    return api().aclrtPointerGetAttributes(address, &attributes) == 0 &&
+           attributes.location.type == ACL_MEM_LOCATION_TYPE_HOST;
+}
+
+}  // namespace aioascend

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// ACL keeps the current context per thread and anybody may change it. Every call of ours runs under a guard that sets
+// our context and puts back what it found, so foreign code on the same thread (torch_npu, pyACL) is not disturbed.
+#pragma once
+
+#include "loader.h"
+
+namespace aioascend {
+
+class ContextGuard {
+public:
+    ContextGuard(const AclApi &api, aclrtContext context) : api_(api) {
+        if (api_.aclrtGetCurrentContext(&previous_) != 0) {
+            previous_ = nullptr;
+        }
+        if (previous_ == context) {
+            previous_ = nullptr;
+        } else {
+            status_ = api_.aclrtSetCurrentContext(context);
+        }
+    }
+    ~ContextGuard() {
+        if (previous_ != nullptr) {
+            api_.aclrtSetCurrentContext(previous_);
+        }
+    }
+    ContextGuard(const ContextGuard &) = delete;
+    ContextGuard &operator=(const ContextGuard &) = delete;
+
+    aclError status() const { return status_; }
+
+private:
+    const AclApi &api_;
+    aclrtContext previous_ = nullptr;
+    aclError status_ = 0;
+};
+
+}  // namespace aioascend

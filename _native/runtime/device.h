@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// One opened device: its context, its report thread, its worker, its streams and memory, and the failures on it.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "loader.h"
+#include "execution.h"
+#include "memory.h"
+#include "report_thread.h"
+#include "stream.h"
+#include "worker.h"
+
+namespace aioascend {
+
+struct Options {
+    uint32_t flight_limit = 512;           // operations on one stream before the host-side queue takes over
+    int32_t report_timeout_ms = 2000;      // an idle stream that still owes a report is given up after this
+    size_t stage_inline_bytes = 256 << 10; // larger pageable copies are staged by the worker
+    size_t device_cache_bytes = size_t(256) << 20;
+    size_t pinned_cache_bytes = size_t(256) << 20;
+};
+
+class Device {
+public:
+    Device(const Library &library, int32_t index, const Options &options);
+
+    // Blocking; off the loop. Opens the device and its primary context, starts the threads.
+    aclError open();
+    // Blocking; off the loop. Every stream must have been destroyed.
+    aclError close();
+    bool closed() const { return closed_.load(); }
+
+    aclError create_stream(uint32_t priority, uint32_t flags, std::shared_ptr<Stream> &out);  // blocking
+    aclError wrap_stream(aclrtStream handle, std::shared_ptr<Stream> &out);                   // blocking
+    void forget(Stream &stream);
+    std::vector<std::shared_ptr<Stream>> streams();
+
+    // Single calls with this device's context set (calls.cpp). Those marked so may block.
+    aclError create_event(bool timed, aclrtEvent &out);
+    bool event_complete(aclrtEvent event);
+    aclError memory_info(size_t &free, size_t &total);
+    aclError load_model(const std::string &path, uint32_t &id);               // blocks
+    aclError load_model(const void *data, size_t size, uint32_t &id);         // blocks
+    aclError unload_model(uint32_t id);                                       // blocks
+    aclError execute_now(Execution &execution);                               // blocks
+    aclError copy_now(void *dst, const void *src, size_t size, aclrtMemcpyKind direction);  // blocks
+    bool is_pinned(const void *address, size_t size);
+
+    // Somebody has been told of this failure: what is submitted from here on is fresh.
+    void told(const std::shared_ptr<Failure> &failure);
+
+    // Called by the exception callback, on any thread of the library.
+    void note_exception(uint32_t stream_id, uint32_t task_id, aclError code);
+    // Report thread, before tickets are settled: find the operations that the noted exceptions belong to.
+    void apply_exceptions();
+    bool faulted() const { return fault_.load() != 0; }
+    aclError fault() const { return fault_.load(); }
+
+    const AclApi &api() const { return library_.api; }
+    const Capabilities &can() const { return library_.can; }
+    aclrtContext context() const { return context_; }
+    int32_t index() const { return index_; }
+    const Options &options() const { return options_; }
+    MemoryPool &device_memory() { return device_memory_; }
+    MemoryPool &pinned_memory() { return pinned_memory_; }
+    Worker &worker() { return worker_; }
+    ReportThread &reports() { return reports_; }
+
+    // Tickets on their way to their loops, one push per loop; settle_mutex held.
+    void outbox_add(Ticket *ticket);
+    void outbox_send();
+
+    // Guards the taints of all streams: a failure crosses streams, so one lock for all of them. A leaf lock.
+    std::mutex failure_mutex;
+    // Held by whoever settles tickets, so that they are delivered in order.
+    std::mutex settle_mutex;
+    int64_t reports_requested() const { return callbacks_launched.load(std::memory_order_relaxed); }
+    std::atomic<int64_t> callbacks_launched{0};
+
+private:
+    struct Exception {
+        uint32_t stream_id, task_id;
+        aclError code;
+    };
+
+    const Library &library_;
+    const int32_t index_;
+    const Options options_;
+    aclrtContext context_ = nullptr;
+    std::atomic<bool> closed_{true};
+    std::atomic<aclError> fault_{0};
+    std::mutex mutex_;
+    std::vector<std::shared_ptr<Stream>> streams_;
+    std::mutex exception_mutex_;
+    std::vector<Exception> exceptions_;
+    std::atomic<bool> has_exceptions_{false};
+    std::vector<std::pair<Bridge *, TicketList>> outbox_;
+    MemoryPool device_memory_;
+    MemoryPool pinned_memory_;
+    Worker worker_;
+    ReportThread reports_;
+};
+
+}  // namespace aioascend

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memory.h"
+
+#include "device.h"
+#include "process.h"
+
+namespace aioascend {
+namespace {
+
+// Four classes per power of two: at most a quarter is wasted, and blocks of similar requests are shared.
+size_t size_class(size_t size) {
+    constexpr size_t kSmallest = 4096;
+    size_t power = kSmallest;
+    while (power < size) {
+        power *= 2;
+    }
+    if (power == kSmallest) {
+        return power;
+    }
+    const size_t step = power / 8;
+    return (size + step - 1) / step * step;
+}
+
+}  // namespace
+
+MemoryPool::MemoryPool(Device &device, MemoryKind kind, size_t cache_limit)
+    : device_(device), kind_(kind), cache_limit_(cache_limit) {}
+
+Memory *MemoryPool::acquire(size_t size) {
+    size = size_class(size);
+    std::lock_guard<std::mutex> lock(mutex_);
+    statistics_.live_bytes += size;
+    statistics_.live_blocks += 1;
+    auto &cached = free_[size];
+    if (!cached.empty()) {
+        Memory *memory = cached.back();
+        cached.pop_back();
+        statistics_.cached_bytes -= size;
+        return memory;
+    }
+    auto *memory = new Memory(kind_, size);
+    device_.worker().post([this, memory] { allocate(memory); });
+    return memory;
+}
+
+void MemoryPool::release(Memory *memory) {
+    if (forked() || shutting_down()) {
+        return;
+    }
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        statistics_.live_bytes -= memory->size;
+        statistics_.live_blocks -= 1;
+        if (memory->ready() && !device_.closed() && statistics_.cached_bytes + memory->size <= cache_limit_) {
+            statistics_.cached_bytes += memory->size;
+            free_[memory->size].push_back(memory);
+            return;
+        }
+    }
+    if (device_.closed()) {
+        free_block(memory);
+    } else {
+        device_.worker().post([this, memory] { free_block(memory); });  // behind its allocation, if that is pending
+    }
+}
+
+aclError MemoryPool::call_malloc(Memory *memory) {
+    const AclApi &api = device_.api();
+    return kind_ == MemoryKind::Device ? api.aclrtMalloc(&memory->base, memory->size, ACL_MEM_MALLOC_HUGE_FIRST)
+                                       : api.aclrtMallocHost(&memory->base, memory->size);
+}
+
+void MemoryPool::allocate(Memory *memory) {
+    aclError code = call_malloc(memory);
+    if (code == ACL_ERROR_RT_MEMORY_ALLOCATION || code == ACL_ERROR_RT_RESOURCE_ALLOC_FAIL) {
+        trim();
+        code = call_malloc(memory);
+    }
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        memory->code = code;
+        memory->state.store(code == 0 ? Memory::Ready : Memory::Failed, std::memory_order_release);
+        if (code == 0) {
+            blocks_.emplace(static_cast<const char *>(memory->base), memory->size);
+        }
+        changed_.notify_all();
+    }
+    for (const auto &stream : device_.streams()) {
+        stream->issue_queued();
+    }
+}
+
+void MemoryPool::free_block(Memory *memory) {
+    if (memory->base != nullptr) {
+        bool live;
+        {
+            std::lock_guard<std::mutex> lock(mutex_);
+            live = blocks_.erase(static_cast<const char *>(memory->base)) != 0;
+        }
+        if (live) {
+            kind_ == MemoryKind::Device ? device_.api().aclrtFree(memory->base)
+                                        : device_.api().aclrtFreeHost(memory->base);
+        }
+    }
+    delete memory;
+}
+
+aclError MemoryPool::wait(Memory *memory) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait(lock, [memory] { return memory->state.load() != Memory::Pending; });
+    return memory->code;
+}
+
+void MemoryPool::trim() {
+    std::vector<Memory *> cached;
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        for (auto &[size, blocks] : free_) {
+            cached.insert(cached.end(), blocks.begin(), blocks.end());
+        }
+        free_.clear();
+        statistics_.cached_bytes = 0;
+    }
+    for (Memory *memory : cached) {
+        free_block(memory);
+    }
+}
+
+void MemoryPool::close() {
+    trim();
+    if (kind_ == MemoryKind::Pinned) {
+        return;  // arrays of the user may look into it; it goes when they do
+    }
+    std::map<const char *, size_t> left;
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        left.swap(blocks_);
+    }
+    for (const auto &block : left) {
+        device_.api().aclrtFree(const_cast<char *>(block.first));
+    }
+}
+
+bool MemoryPool::contains(const void *address, size_t size) {
+    const char *begin = static_cast<const char *>(address);
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto next = blocks_.upper_bound(begin);
+    if (next == blocks_.begin()) {
+        return false;
+    }
+    --next;
+    return begin + size <= next->first + next->second;
+}
+
+MemoryStatistics MemoryPool::statistics() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return statistics_;
+}
+
+}  // namespace aioascend

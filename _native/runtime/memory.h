@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Device memory and pinned host memory, pooled by size class. Asking never reaches the driver on the caller's thread:
+// what the pool does not have is allocated by the device's worker, and commands that need it wait for that.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <map>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "loader.h"
+
+namespace aioascend {
+
+class Device;
+
+enum class MemoryKind : uint8_t { Device, Pinned };
+
+struct Memory {
+    enum State : int { Pending, Ready, Failed };
+
+    Memory(MemoryKind k, size_t n) : size(n), kind(k) {}
+
+    bool ready() const { return state.load(std::memory_order_acquire) == Ready; }
+    char *address(size_t offset) const { return static_cast<char *>(base) + offset; }
+
+    void *base = nullptr;  // valid once ready
+    size_t size;           // of its class, at least what was asked for
+    aclError code = 0;     // why it failed
+    std::atomic<int> state{Pending};
+    MemoryKind kind;
+};
+
+struct MemoryStatistics {
+    size_t live_bytes = 0;    // handed out
+    size_t cached_bytes = 0;  // kept for reuse
+    size_t live_blocks = 0;
+};
+
+class MemoryPool {
+public:
+    MemoryPool(Device &device, MemoryKind kind, size_t cache_limit);
+
+    Memory *acquire(size_t size);   // never blocks
+    void release(Memory *memory);   // never blocks; the caller proves that the device is done with it
+    aclError wait(Memory *memory);  // blocks until it is ready; its code when it failed
+    void trim();                    // worker only: give the cache back to the driver
+    void close();                   // worker only: device memory goes with the device, whoever still holds it
+    bool contains(const void *address, size_t size);  // inside a live or cached block
+    MemoryStatistics statistics();
+
+private:
+    void allocate(Memory *memory);
+    void free_block(Memory *memory);
+    aclError call_malloc(Memory *memory);
+
+    Device &device_;
+    const MemoryKind kind_;
+    const size_t cache_limit_;
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::unordered_map<size_t, std::vector<Memory *>> free_;
+    std::map<const char *, size_t> blocks_;
+    MemoryStatistics statistics_;
+};
+
+}  // namespace aioascend

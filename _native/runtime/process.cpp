@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "process.h"
+
+#include <pthread.h>
+#include <time.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+
+#include "device.h"
+
+namespace aioascend {
+namespace {
+
+std::atomic<bool> g_forked{false};
+std::atomic<bool> g_shutting_down{false};
+
+struct Registry {
+    std::mutex mutex;
+    std::vector<Device *> devices;
+};
+
+Registry &registry() {
+    static Registry *all = new Registry;  // leaked: threads of libraries may ask during exit
+    return *all;
+}
+
+}  // namespace
+
+bool forked() {
+    return g_forked.load(std::memory_order_relaxed);
+}
+
+bool shutting_down() {
+    return g_shutting_down.load(std::memory_order_relaxed);
+}
+
+void watch_process() {
+    static const int registered = pthread_atfork(nullptr, nullptr, [] { g_forked = true; });
+    (void)registered;
+}
+
+void register_device(Device *device) {
+    std::lock_guard<std::mutex> lock(registry().mutex);
+    registry().devices.push_back(device);
+}
+
+void unregister_device(Device *device) {
+    std::lock_guard<std::mutex> lock(registry().mutex);
+    auto &all = registry().devices;
+    all.erase(std::remove(all.begin(), all.end(), device), all.end());
+}
+
+void note_exception(uint32_t device_index, uint32_t stream_id, uint32_t task_id, int32_t code) {
+    std::lock_guard<std::mutex> lock(registry().mutex);
+    for (Device *device : registry().devices) {
+        if (device->index() == static_cast<int32_t>(device_index)) {
+            device->note_exception(stream_id, task_id, code);
+        }
+    }
+}
+
+void shut_down() {
+    if (forked() || g_shutting_down.exchange(true)) {
+        return;
+    }
+    std::vector<Device *> open;
+    {
+        std::lock_guard<std::mutex> lock(registry().mutex);
+        open = registry().devices;
+    }
+    for (Device *device : open) {
+        device->reports().stop();
+        device->worker().stop();
+    }
+}
+
+int64_t monotonic_ns() {
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * int64_t(1000000000) + now.tv_nsec;
+}
+
+}  // namespace aioascend

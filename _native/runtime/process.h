@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// What concerns the whole process: fork, exit, and the devices that are open.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace aioascend {
+
+class Device;
+
+// True in a child made by fork after the runtime was used: no ACL call may be made here.
+bool forked();
+// Registers the fork handler; idempotent.
+void watch_process();
+// Stops all threads of the runtime, so that nothing of it runs while the interpreter and the libraries go away.
+void shut_down();
+bool shutting_down();
+
+void register_device(Device *device);
+void unregister_device(Device *device);
+// The open devices with this index: exceptions name no library.
+void note_exception(uint32_t device_index, uint32_t stream_id, uint32_t task_id, int32_t code);
+
+int64_t monotonic_ns();
+
+}  // namespace aioascend

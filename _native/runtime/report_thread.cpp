@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report_thread.h"
+
+#include <pthread.h>
+
+#include <chrono>
+
+#include "device.h"
+#include "process.h"
+
+namespace aioascend {
+namespace {
+
+constexpr int32_t kReportWaitMs = 100;
+constexpr int64_t kSweepEveryNs = 100 * int64_t(1000000);
+constexpr auto kBackOff = std::chrono::milliseconds(20);
+constexpr int32_t kEventWaitMs = 2;
+
+thread_local ReportThread *t_reports = nullptr;
+
+}  // namespace
+
+void ReportThread::start() {
+    stop_ = false;
+    thread_ = std::thread([this] { run(); });
+    pthread_setname_np(thread_.native_handle(), "aioascend-rep");
+    // The library looks a thread up by pthread_self(); native_handle() is the same value.
+    thread_id_ = static_cast<uint64_t>(thread_.native_handle());
+}
+
+void ReportThread::stop() {
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        stop_ = true;
+    }
+    changed_.notify_all();
+    if (thread_.joinable()) {
+        thread_.join();
+    }
+}
+
+aclError ReportThread::subscribe(aclrtStream stream) {
+    if (device_.can().launch_callback) {
+        const aclError code = device_.api().aclrtSubscribeReport(thread_id_, stream);
+        if (code != 0) {
+            return code;
+        }
+    }
+    std::lock_guard<std::mutex> lock(mutex_);
+    ++subscriptions_;
+    changed_.notify_all();
+    return 0;
+}
+
+aclError ReportThread::unsubscribe(aclrtStream stream) {
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        --subscriptions_;
+    }
+    return device_.can().launch_callback ? device_.api().aclrtUnSubscribeReport(thread_id_, stream) : 0;
+}
+
+void ReportThread::watch_event(Marker *marker) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    events_.push_back(marker);
+    changed_.notify_all();
+}
+
+void ReportThread::on_report(void *data) {
+    auto *marker = static_cast<Marker *>(data);
+    ReportThread &self = *t_reports;
+    marker->next = nullptr;
+    (self.batch_head_ ? self.batch_tail_->next : self.batch_head_) = marker;
+    self.batch_tail_ = marker;
+}
+
+void ReportThread::run() {
+    t_reports = this;
+    device_.api().aclrtSetCurrentContext(device_.context());
+    const bool callbacks = device_.can().launch_callback;
+    while (true) {
+        {
+            std::unique_lock<std::mutex> lock(mutex_);
+            // An unsubscribed thread would get 107012 at once, again and again.
+            changed_.wait(lock, [this] { return stop_ || subscriptions_ > 0; });
+            if (stop_) {
+                return;
+            }
+        }
+        const aclError code = callbacks ? process_reports() : process_events();
+        flush();  // whatever the code: reports that did run are done
+        if (code != 0 && code != ACL_ERROR_RT_REPORT_TIMEOUT) {
+            std::unique_lock<std::mutex> lock(mutex_);
+            changed_.wait_for(lock, kBackOff);
+        }
+        if (monotonic_ns() - last_sweep_ns_ > kSweepEveryNs) {
+            sweep();
+        }
+    }
+}
+
+aclError ReportThread::process_reports() {
+    return device_.api().aclrtProcessReport(kReportWaitMs);
+}
+
+aclError ReportThread::process_events() {
+    std::deque<Marker *> pending;
+    {
+        std::unique_lock<std::mutex> lock(mutex_);
+        if (events_.empty()) {
+            changed_.wait_for(lock, std::chrono::milliseconds(kReportWaitMs));
+        }
+        pending.swap(events_);
+    }
+    const AclApi &api = device_.api();
+    std::deque<Marker *> waiting;
+    for (Marker *marker : pending) {
+        aclrtEventStatus status = ACL_EVENT_STATUS_NOT_READY;
+        // The older call on purpose: this is the path for older libraries, and its values are the other way round.
+        if (api.aclrtQueryEvent(marker->event, &status) == 0 && status == ACL_EVENT_STATUS_COMPLETE) {
+            on_report(marker);
+        } else {
+            waiting.push_back(marker);
+        }
+    }
+    if (batch_head_ == nullptr && !waiting.empty()) {
+        if (device_.can().event_sync_timeout) {
+            api.aclrtSynchronizeEventWithTimeout(waiting.front()->event, kEventWaitMs);
+        } else {
+            std::unique_lock<std::mutex> lock(mutex_);
+            changed_.wait_for(lock, std::chrono::milliseconds(kEventWaitMs));
+        }
+    }
+    std::lock_guard<std::mutex> lock(mutex_);
+    events_.insert(events_.begin(), waiting.begin(), waiting.end());
+    return 0;
+}
+
+void ReportThread::flush() {
+    if (batch_head_ == nullptr) {
+        return;
+    }
+    std::lock_guard<std::mutex> settling(device_.settle_mutex);
+    for (const auto &stream : device_.streams()) {
+        stream->reap();
+    }
+    device_.apply_exceptions();
+    while (Marker *marker = batch_head_) {
+        batch_head_ = marker->next;
+        marker->stream->report_arrived(marker);
+    }
+    batch_tail_ = nullptr;
+    device_.outbox_send();
+}
+
+void ReportThread::sweep() {
+    last_sweep_ns_ = monotonic_ns();
+    std::lock_guard<std::mutex> settling(device_.settle_mutex);
+    device_.apply_exceptions();
+    for (const auto &stream : device_.streams()) {
+        if (device_.faulted()) {
+            stream->abandon(device_.fault(), Outcome::Failed);
+        } else {
+            stream->sweep(last_sweep_ns_);
+        }
+    }
+    device_.outbox_send();
+}
+
+}  // namespace aioascend

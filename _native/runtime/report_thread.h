@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// The thread that hears from the device. It never takes the GIL and never waits for anything but reports.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "loader.h"
+
+namespace aioascend {
+
+class Device;
+class Stream;
+struct Marker;
+
+class ReportThread {
+public:
+    explicit ReportThread(Device &device) : device_(device) {}
+
+    void start();
+    void stop();  // joins
+
+    // Blocking; a worker thread with the device's context. Binds a stream's reports to this thread.
+    aclError subscribe(aclrtStream stream);
+    aclError unsubscribe(aclrtStream stream);
+
+    // Libraries without aclrtLaunchCallback: the marker's event says when.
+    void watch_event(Marker *marker);
+
+    // What aclrtLaunchCallback runs, inside aclrtProcessReport, on this thread: nothing but an append.
+    static void on_report(void *marker);
+
+private:
+    void run();
+    aclError process_reports();
+    aclError process_events();
+    void flush();
+    void sweep();
+
+    Device &device_;
+    std::thread thread_;
+    std::atomic<uint64_t> thread_id_{0};
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::deque<Marker *> events_;
+    int subscriptions_ = 0;
+    bool stop_ = false;
+    Marker *batch_head_ = nullptr;  // this thread only
+    Marker *batch_tail_ = nullptr;
+    int64_t last_sweep_ns_ = 0;
+};
+
+}  // namespace aioascend

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+// What became of an operation: reports, failures and what they reach, reports that never come. Everything here runs
+// on the report thread (or the worker) with the device's settle_mutex held, so tickets leave in stream order.
+//
+// A report carries no status. A failed task is known through the exception callback, which names its stream and task
+// (Device::note_exception); asking for the stream's state before settling makes the library hand over what it has.
+#include <algorithm>
+#include <cstring>
+
+#include "device.h"
+#include "process.h"
+#include "stream.h"
+
+namespace aioascend {
+namespace {
+
+// Task ids wrap around.
+bool at_or_before(uint32_t a, uint32_t b) {
+    return static_cast<int32_t>(b - a) >= 0;
+}
+
+// The stream is being aborted: that passes, and what was discarded is given up by the sweeper.
+bool passing(aclError code) {
+    return code == ACL_ERROR_RT_DEVICE_TASK_ABORT || code == ACL_ERROR_RT_STREAM_ABORT;
+}
+
+std::shared_ptr<Failure> new_failure(const Device &device, aclError code) {
+    static std::atomic<uint64_t> ids{0};
+    auto failure = std::make_shared<Failure>();
+    failure->id = ++ids;
+    failure->code = code;
+    failure->device = device.index();
+    return failure;
+}
+
+}  // namespace
+
+void Stream::report_arrived(Marker *marker) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (marker->lost) {
+        return;  // stays allocated with the stream: nothing says that it is the last report to name it
+    }
+    const auto found = std::find(markers_.begin(), markers_.end(), marker);
+    if (found != markers_.end()) {
+        markers_.erase(found);
+    }
+    retire_locked(marker->seq);
+    spare_markers_.push_back(marker);
+}
+
+void Stream::retire_locked(uint64_t seq) {
+    size_t retired = 0;
+    while (flight_.head && flight_.head->seq <= seq) {
+        Ticket *ticket = flight_.pop();
+        retired_seq_ = ticket->seq;
+        retired_task_ = ticket->last_task;
+        ++retired;
+        settle(*ticket);
+        hand_over(ticket);
+    }
+    in_flight_.fetch_sub(retired, std::memory_order_relaxed);
+    if (!queue_.empty()) {
+        wake_worker();
+    } else if (in_flight_ == 0) {
+        if (confirm_due_) {
+            confirm_due_ = false;
+            device_.worker().post([self = shared_from_this()] { self->confirm(); });
+        }
+        note_drained();
+    }
+}
+
+// With mutex_ held.
+void Stream::note_drained() {
+    if (drained() && markers_.empty()) {
+        drained_.notify_all();
+        if (destroy_due_) {
+            post_destroy();
+        }
+    }
+}
+
+// Large staged copies go on into the caller's array on the worker; what comes behind one takes the same way, so that
+// operations are still resolved in stream order.
+void Stream::hand_over(Ticket *ticket) {
+    const bool large = ticket->extra && ticket->extra->copy_size > device_.options().stage_inline_bytes;
+    if (!large && finishing_ == 0) {
+        device_.outbox_add(ticket);
+        return;
+    }
+    ++finishing_;
+    ticket->finishing = true;
+    device_.worker().post([self = shared_from_this(), ticket] { self->finish_on_worker(ticket); });
+}
+
+void Stream::finish_on_worker(Ticket *ticket) {
+    finish_copy(*ticket);
+    std::lock_guard<std::mutex> settling(device_.settle_mutex);
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        ticket->finishing = false;
+        device_.outbox_add(ticket);
+        --finishing_;
+        note_drained();
+    }
+    device_.outbox_send();
+}
+
+void finish_copy(Ticket &ticket) {
+    TicketExtra *extra = ticket.extra.get();
+    if (extra && extra->copy_size != 0 && ticket.outcome == Outcome::Ok && !ticket.abandoned) {
+        std::memcpy(extra->copy_to, extra->copy_from->base, extra->copy_size);
+        extra->copy_size = 0;
+    }
+}
+
+void Stream::settle(Ticket &ticket) {
+    std::lock_guard<std::mutex> failures(device_.failure_mutex);
+    if (ticket.extra && ticket.extra->source) {
+        if (auto failure = ticket.extra->source->failure_at(ticket.extra->source_seq)) {
+            add_taint(failure, ticket.seq - 1, failure->told ? last_seq() : Taint::kOpen);
+        }
+        ticket.extra->source.reset();
+    }
+    if (ticket.outcome == Outcome::Ok) {
+        if (auto failure = failure_at(ticket.seq)) {
+            ticket.failure = std::move(failure);
+            ticket.outcome = Outcome::Dependent;
+        }
+    }
+}
+
+std::shared_ptr<Failure> Stream::failure_at(uint64_t seq) {
+    for (const Taint &taint : taints_) {
+        if (taint.covers(seq)) {
+            return taint.failure;
+        }
+    }
+    return nullptr;
+}
+
+std::shared_ptr<Failure> Stream::failure_of(uint64_t seq) {
+    std::lock_guard<std::mutex> failures(device_.failure_mutex);
+    return failure_at(seq);
+}
+
+std::shared_ptr<Failure> Stream::open_failure() {
+    std::lock_guard<std::mutex> failures(device_.failure_mutex);
+    return !taints_.empty() && taints_.back().open() ? taints_.back().failure : nullptr;
+}
+
+void Stream::add_taint(const std::shared_ptr<Failure> &failure, uint64_t from, uint64_t to) {
+    constexpr size_t kRemembered = 16;  // events may be waited for long after they were recorded
+    if (taints_.size() == kRemembered) {
+        taints_.erase(taints_.begin());
+    }
+    taints_.push_back(Taint{failure, from, to});
+    poisoned_.store(to == Taint::kOpen, std::memory_order_release);
+}
+
+void Stream::close_taint(const Failure &failure) {
+    for (Taint &taint : taints_) {
+        if (taint.failure.get() == &failure && taint.open()) {
+            taint.to = last_seq();
+        }
+    }
+    poisoned_.store(!taints_.empty() && taints_.back().open(), std::memory_order_release);
+}
+
+// ticket: the one that failed, or null when all that is known is that one of those in flight did.
+void Stream::start_failure(Ticket *ticket, aclError code, uint32_t task, bool issued) {
+    std::lock_guard<std::mutex> failures(device_.failure_mutex);
+    const uint64_t from = ticket ? ticket->seq : retired_seq_;
+    if (failure_at(from + (ticket ? 0 : 1))) {
+        return;  // it ran behind an earlier failure, which is what its awaiter has to know
+    }
+    auto failure = new_failure(device_, code);
+    failure->stream_id = id_;
+    failure->task_id = task;
+    failure->issued = issued;
+    if (ticket) {
+        failure->seq = ticket->seq;
+        failure->kind = ticket->kind;
+        ticket->failure = failure;
+        ticket->outcome = Outcome::Failed;
+    }
+    add_taint(failure, from, Taint::kOpen);
+    confirm_due_ = issued;
+}
+
+bool Stream::mark_failed(uint32_t task, aclError code) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!device_.can().last_task_id || at_or_before(task, retired_task_)) {
+        start_failure(nullptr, code, task, true);
+        return true;
+    }
+    for (Ticket *ticket = flight_.head; ticket != nullptr; ticket = ticket->next) {
+        if (at_or_before(task, ticket->last_task)) {
+            start_failure(ticket, code, task, true);
+            return true;
+        }
+    }
+    if (issuing_) {
+        return false;
+    }
+    start_failure(nullptr, code, task, true);
+    return true;
+}
+
+void Stream::reap() {
+    bool complete;
+    if (in_flight_ != 0 && device_.can().stream_query) {
+        query(complete);
+    }
+}
+
+void Stream::confirm() {
+    // The stream is idle, so this returns at once; what it returns is the failure that was told already.
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (!drained() || destroyed_ || !device_.can().sync_timeout) {
+        confirm_due_ = !destroyed_;
+        return;
+    }
+    lock.unlock();
+    device_.api().aclrtSynchronizeStreamWithTimeout(handle_, 1000);
+}
+
+void Stream::abandon(aclError code, Outcome outcome) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto failure = new_failure(device_, code);
+    failure->stream_id = id_;
+    while (!queue_.empty()) {
+        Ticket *ticket = queue_.front().ticket;
+        if (issuing_) {
+            break;  // the worker holds the first one; it comes back with a code of its own
+        }
+        queue_.pop_front();
+        ticket->on_host = false;
+        issued_seq_ = ticket->seq;
+        in_flight_.fetch_add(1, std::memory_order_relaxed);
+        flight_.append(ticket);
+    }
+    for (Ticket *ticket = flight_.head; ticket != nullptr; ticket = ticket->next) {
+        if (ticket->outcome == Outcome::Ok) {
+            ticket->failure = failure;
+            ticket->outcome = outcome;
+        }
+        ticket->unreliable = true;
+    }
+    for (Marker *marker : markers_) {
+        marker->lost = true;
+        lost_markers_.push_back(marker);
+    }
+    markers_.clear();
+    retire_locked(issued_seq_);
+}
+
+void Stream::give_up(Marker *marker) {
+    marker->lost = true;
+    lost_markers_.push_back(marker);
+    markers_.pop_front();
+    auto failure = new_failure(device_, 0);
+    failure->stream_id = id_;
+    for (Ticket *ticket = flight_.head; ticket != nullptr && ticket->seq <= marker->seq; ticket = ticket->next) {
+        if (ticket->outcome == Outcome::Ok) {
+            ticket->failure = failure;
+            ticket->outcome = Outcome::Lost;
+        }
+        ticket->unreliable = true;
+    }
+    retire_locked(marker->seq);
+}
+
+void Stream::sweep(int64_t now_ns) {
+    uint64_t issued;
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        if ((in_flight_ == 0 && markers_.empty()) || !device_.can().stream_query) {
+            return;
+        }
+        issued = issued_seq_;
+    }
+    bool complete;
+    const aclError code = query(complete);
+    if (code != 0) {
+        if (!passing(code)) {
+            abandon(code, Outcome::Failed);
+        }
+        return;
+    }
+    device_.apply_exceptions();
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!complete) {
+        for (Marker *marker : markers_) {
+            marker->idle_since_ns = 0;
+        }
+        if (wanted_seq_ > std::max(marker_seq_, retired_seq_) && issued_seq_ >= wanted_seq_) {
+            launch_marker();
+        }
+    } else if (markers_.empty()) {
+        retire_locked(issued);  // nobody waited for it
+    } else if (markers_.front()->idle_since_ns == 0) {
+        markers_.front()->idle_since_ns = now_ns;
+    } else if (now_ns - markers_.front()->idle_since_ns > device_.options().report_timeout_ms * int64_t(1000000)) {
+        give_up(markers_.front());
+    }
+}
+
+}  // namespace aioascend

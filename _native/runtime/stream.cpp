@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+// Submitting, asking for reports, and the host-side queue. What happens when reports come: settle.cpp.
+#include "stream.h"
+
+#include <algorithm>
+
+#include "context_guard.h"
+#include "device.h"
+#include "process.h"
+
+namespace aioascend {
+
+Stream::Stream(Device &device, aclrtStream handle, aclrtStream waiter, bool foreign)
+    : device_(device), handle_(handle), waiter_(waiter), foreign_(foreign) {
+    if (device.can().stream_get_id) {
+        device.api().aclrtStreamGetId(handle, &id_);
+    }
+}
+
+Stream::~Stream() {
+    for (Marker *marker : spare_markers_) {
+        delete marker;
+    }
+    for (Marker *marker : lost_markers_) {
+        delete marker;
+    }
+}
+
+int Stream::submit(Ticket &ticket, const Command &command) {
+    if (forked()) {
+        return kForked;
+    }
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (closed_) {
+        return kClosed;
+    }
+    if (poisoned_.load(std::memory_order_acquire)) {
+        if (auto failure = open_failure()) {
+            ticket.failure = std::move(failure);
+            ticket.outcome = Outcome::Dependent;
+            return kPoisoned;
+        }
+    }
+    ticket.kind = command.kind;
+    ticket.seq = last_seq_.load(std::memory_order_relaxed) + 1;
+    const bool direct = queue_.empty() && in_flight_ < device_.options().flight_limit && !command.may_block &&
+                        command.state() == Memory::Ready;
+    if (direct) {
+        ContextGuard guard(device_.api(), device_.context());
+        aclError code = guard.status();
+        if (code == 0) {
+            command.stage();
+            code = issue(command, ticket.last_task);
+        }
+        if (code != 0) {
+            return code;
+        }
+        last_seq_.store(ticket.seq, std::memory_order_release);
+        accept(ticket);
+        return kSubmitted;
+    }
+    ticket.on_host = true;
+    queue_.push_back(Queued{&ticket, command});
+    last_seq_.store(ticket.seq, std::memory_order_release);
+    wake_worker();
+    return kSubmitted;
+}
+
+// Runs with the lock (direct) or without it (worker), so it touches no member that changes.
+aclError Stream::issue(const Command &command, uint32_t &last_task) const {
+    const AclApi &api = device_.api();
+    uint32_t before = 0;
+    if (device_.can().last_task_id) {
+        api.aclrtGetThreadLastTaskId(&before);
+    }
+    const aclError code = command.issue(api, handle_);
+    if (code == 0 && device_.can().last_task_id) {
+        api.aclrtGetThreadLastTaskId(&last_task);
+        if (last_task == before) {
+            last_task = kNoTask;  // nothing to do on the device: an empty copy, a wait for what is done already
+        }
+    }
+    return code;
+}
+
+void Stream::accept(Ticket &ticket) {
+    ticket.on_host = false;
+    if (ticket.last_task == kNoTask) {
+        ticket.last_task = flight_.head ? flight_.tail->last_task : retired_task_;
+    }
+    flight_.append(&ticket);
+    in_flight_.fetch_add(1, std::memory_order_relaxed);
+    issued_seq_ = ticket.seq;
+    // A long run that nobody awaits still has to tell us how far the device is, or the queue could not move on.
+    if (issued_seq_ - std::max(marker_seq_, retired_seq_) >= device_.options().flight_limit / 2) {
+        launch_marker();
+    }
+}
+
+int Stream::arm(Ticket &ticket) {
+    if (forked()) {
+        return kForked;
+    }
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (ticket.seq <= std::max(retired_seq_, marker_seq_)) {
+        return kSubmitted;
+    }
+    wanted_seq_ = std::max(wanted_seq_, ticket.seq);
+    if (!ticket.on_host) {
+        ContextGuard guard(device_.api(), device_.context());
+        launch_marker();  // upon failure the sweeper tries again, or finds out what is wrong with the stream
+    }
+    return kSubmitted;
+}
+
+aclError Stream::launch_marker() {
+    Marker *marker;
+    if (spare_markers_.empty()) {
+        marker = new Marker;
+    } else {
+        marker = spare_markers_.back();
+        spare_markers_.pop_back();
+    }
+    marker->stream = this;
+    marker->next = nullptr;
+    marker->seq = issued_seq_;
+    marker->idle_since_ns = 0;
+    const AclApi &api = device_.api();
+    aclError code;
+    if (!device_.can().launch_callback) {
+        code = marker->event ? 0 : api.aclrtCreateEvent(&marker->event);
+        if (code == 0) {
+            code = api.aclrtRecordEvent(marker->event, handle_);
+        }
+    } else if (foreign_) {
+        code = launch_marker_on_waiter(*marker);
+    } else {
+        code = api.aclrtLaunchCallback(&ReportThread::on_report, marker, ACL_CALLBACK_NO_BLOCK, handle_);
+    }
+    if (code != 0) {
+        spare_markers_.push_back(marker);
+        return code;
+    }
+    device_.callbacks_launched.fetch_add(1, std::memory_order_relaxed);
+    markers_.push_back(marker);
+    marker_seq_ = marker->seq;
+    if (!device_.can().launch_callback) {
+        device_.reports().watch_event(marker);
+    }
+    return 0;
+}
+
+// A stream that is not ours may have its own subscriber, so no callback is put on it: an event recorded there
+// holds up a stream of ours, which carries the callback.
+aclError Stream::launch_marker_on_waiter(Marker &marker) {
+    const AclApi &api = device_.api();
+    aclError code = marker.event ? 0 : api.aclrtCreateEvent(&marker.event);
+    if (code == 0) {
+        code = api.aclrtRecordEvent(marker.event, handle_);
+    }
+    if (code == 0) {
+        code = api.aclrtStreamWaitEvent(waiter_, marker.event);
+    }
+    if (code == 0) {
+        code = api.aclrtLaunchCallback(&ReportThread::on_report, &marker, ACL_CALLBACK_NO_BLOCK, waiter_);
+    }
+    return code;
+}
+
+bool Stream::rebind(Ticket &ticket, Bridge &bridge) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (ticket.seq <= retired_seq_ && !ticket.finishing) {
+        return false;
+    }
+    ticket.bridge = &bridge;
+    return true;
+}
+
+void Stream::wake_worker() {
+    if (!wake_posted_.exchange(true)) {
+        device_.worker().wake(shared_from_this());
+    }
+}
+
+void Stream::issue_queued() {
+    wake_posted_.store(false);
+    std::unique_lock<std::mutex> lock(mutex_);
+    ContextGuard guard(device_.api(), device_.context());
+    while (!queue_.empty() && in_flight_ < device_.options().flight_limit) {
+        Queued &first = queue_.front();
+        Ticket &ticket = *first.ticket;
+        const int state = first.command.state();
+        if (state == Memory::Pending) {
+            break;  // the allocation wakes us
+        }
+        if (poisoned_.load(std::memory_order_acquire)) {
+            ticket.failure = open_failure();
+            ticket.outcome = ticket.failure ? Outcome::Dependent : Outcome::Ok;
+        }
+        if (ticket.outcome == Outcome::Ok) {
+            aclError code = state == Memory::Failed ? first.command.memory_code() : guard.status();
+            if (code == 0) {
+                // Later submits see a queue that is not empty and line up behind, so the lock can go.
+                issuing_ = true;
+                lock.unlock();
+                first.command.stage();
+                code = issue(first.command, ticket.last_task);
+                lock.lock();
+                issuing_ = false;
+            }
+            if (code != 0) {
+                start_failure(&ticket, code, 0, false);
+            }
+        }
+        queue_.pop_front();
+        accept(ticket);
+    }
+    if (issued_seq_ >= wanted_seq_ && wanted_seq_ > std::max(marker_seq_, retired_seq_)) {
+        launch_marker();
+    }
+}
+
+bool Stream::idle() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return drained();
+}
+
+size_t Stream::queued() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return queue_.size();
+}
+
+aclError Stream::query(bool &complete) {
+    ContextGuard guard(device_.api(), device_.context());
+    aclrtStreamStatus status = ACL_STREAM_STATUS_NOT_READY;
+    aclError code = guard.status();
+    if (code == 0) {
+        code = device_.api().aclrtStreamQuery(handle_, &status);
+    }
+    complete = code == 0 && status == ACL_STREAM_STATUS_COMPLETE;
+    return code;
+}
+
+void Stream::close() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    closed_ = true;
+}
+
+aclError Stream::destroy() {
+    if (forked()) {
+        return 0;
+    }
+    const AclApi &api = device_.api();
+    ContextGuard guard(api, device_.context());
+    {
+        std::unique_lock<std::mutex> lock(mutex_);
+        closed_ = true;
+        if (destroyed_) {
+            return 0;
+        }
+        wanted_seq_ = last_seq_.load();
+        if (!drained() && issued_seq_ >= wanted_seq_ && wanted_seq_ > marker_seq_) {
+            launch_marker();
+        }
+        // A report may still be on its way for a marker that covers nothing new; its memory must outlive it.
+        drained_.wait(lock, [this] { return (drained() && markers_.empty()) || shutting_down(); });
+        if (shutting_down()) {
+            return 0;
+        }
+        destroyed_ = true;
+    }
+    aclrtStream mine = foreign_ ? waiter_ : handle_;
+    aclError code = 0;
+    if (mine != nullptr) {
+        device_.reports().unsubscribe(mine);
+        code = api.aclrtDestroyStream(mine);
+    }
+    for (auto *markers : {&spare_markers_, &lost_markers_}) {
+        for (Marker *marker : *markers) {
+            if (marker->event != nullptr) {
+                api.aclrtDestroyEvent(marker->event);
+                marker->event = nullptr;
+            }
+        }
+    }
+    device_.forget(*this);
+    return code;
+}
+
+void Stream::destroy_when_drained() {
+    if (forked()) {
+        return;
+    }
+    std::lock_guard<std::mutex> lock(mutex_);
+    closed_ = true;
+    if (destroyed_) {
+        return;
+    }
+    destroy_due_ = true;
+    if (drained() && markers_.empty()) {
+        post_destroy();
+    }
+}
+
+// With mutex_ held.
+void Stream::post_destroy() {
+    destroy_due_ = false;
+    device_.worker().post([self = shared_from_this()] { self->destroy(); });
+}
+
+}  // namespace aioascend

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// One ACL stream: what is in flight on it, what still waits on the host, and what a failure on it reaches.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "command.h"
+#include "ticket.h"
+
+namespace aioascend {
+
+class Device;
+
+// One report asked of the device: everything up to `seq` is done when it arrives. Its address travels through
+// aclrtLaunchCallback, which keeps 48 bits of it; it stays allocated while a report may still come.
+struct Marker {
+    Stream *stream = nullptr;
+    Marker *next = nullptr;
+    uint64_t seq = 0;
+    aclrtEvent event = nullptr;   // event-based reports: what the device records
+    int64_t idle_since_ns = 0;    // when the stream was first seen idle although this report had not come
+    bool lost = false;            // given up; a late report is ignored
+};
+
+// What a failure reaches on a stream: operations in (from, to], `to` open until somebody has been told.
+struct Taint {
+    static constexpr uint64_t kOpen = UINT64_MAX;
+    std::shared_ptr<Failure> failure;
+    uint64_t from = 0;
+    uint64_t to = 0;
+
+    bool open() const { return failure && to == kOpen; }
+    bool covers(uint64_t seq) const { return failure && seq > from && seq <= to; }
+};
+
+enum SubmitStatus : int { kSubmitted = 0, kClosed = -1, kPoisoned = -2, kForked = -3 };  // > 0: an ACL code
+
+class Stream : public std::enable_shared_from_this<Stream> {
+public:
+    // waiter: for a stream that is not ours, a stream of ours that carries its reports.
+    Stream(Device &device, aclrtStream handle, aclrtStream waiter, bool foreign = false);
+    ~Stream();
+
+    // --- any thread ---
+    // Issues the command, or queues it on the host behind others. Never waits for the device.
+    int submit(Ticket &ticket, const Command &command);
+    // Sees to it that a report will come which covers the ticket.
+    int arm(Ticket &ticket);
+    // Moves a ticket that has no loop yet to a bridge. False when it has already been delivered.
+    bool rebind(Ticket &ticket, Bridge &bridge);
+    bool idle();
+    aclError query(bool &complete);
+    // Stops accepting; what was accepted is still resolved.
+    void close();
+    // After close(): blocks until the stream is drained, then gives the handle back. Never on a loop's thread.
+    aclError destroy();
+    // Never blocks: the worker destroys the stream once it is drained.
+    void destroy_when_drained();
+
+    aclrtStream handle() const { return handle_; }
+    int32_t id() const { return id_; }
+    bool foreign() const { return foreign_; }
+    uint64_t last_seq() const { return last_seq_.load(std::memory_order_acquire); }
+    size_t in_flight() const { return in_flight_.load(std::memory_order_relaxed); }
+    size_t queued();
+
+    // --- the device's threads ---
+    void issue_queued();                    // worker: issue what fits
+    void sweep(int64_t now_ns);             // look for reports that never come, and for work nobody waits for
+    void reap();                            // let the library hand over failures it has noticed
+    bool mark_failed(uint32_t task, aclError code);  // false: its ticket is not known yet, ask again
+    void abandon(aclError code, Outcome outcome);    // no report will come: resolve everything with this
+    void confirm();                                  // worker: clear the library's own record of a failure
+    void report_arrived(Marker *marker);
+    void close_taint(const Failure &failure);        // the failure has been told; failure_mutex held
+    std::shared_ptr<Failure> failure_at(uint64_t seq);  // the failure that reaches this position; failure_mutex held
+    std::shared_ptr<Failure> open_failure();               // known, and nobody has been told yet
+    std::shared_ptr<Failure> failure_of(uint64_t seq);     // failure_at, for those who do not hold the lock
+
+private:
+    struct Queued {
+        Ticket *ticket;
+        Command command;
+    };
+
+    aclError issue(const Command &command, uint32_t &last_task) const;
+    void accept(Ticket &ticket);
+    aclError launch_marker();
+    aclError launch_marker_on_waiter(Marker &marker);
+    void settle(Ticket &ticket);
+    void retire_locked(uint64_t seq);
+    void hand_over(Ticket *ticket);
+    void finish_on_worker(Ticket *ticket);
+    void give_up(Marker *marker);
+    void start_failure(Ticket *ticket, aclError code, uint32_t task, bool issued);
+    void add_taint(const std::shared_ptr<Failure> &failure, uint64_t from, uint64_t to);
+    void wake_worker();
+    void post_destroy();
+    void note_drained();
+    bool drained() const { return in_flight_ == 0 && queue_.empty() && finishing_ == 0; }
+
+    Device &device_;
+    aclrtStream handle_;
+    aclrtStream waiter_;
+    int32_t id_ = -1;
+    const bool foreign_;
+
+    std::mutex mutex_;
+    std::condition_variable drained_;
+    TicketList flight_;              // issued, in stream order
+    std::deque<Queued> queue_;       // accepted, not issued
+    std::deque<Marker *> markers_;   // out there, in launch order
+    std::vector<Marker *> spare_markers_;
+    std::vector<Marker *> lost_markers_;
+    std::vector<Taint> taints_;      // newest last; guarded by the device's failure_mutex
+    std::atomic<bool> poisoned_{false};  // the newest taint is open
+    std::atomic<size_t> in_flight_{0};   // written under mutex_
+    std::atomic<uint64_t> last_seq_{0};
+    uint64_t issued_seq_ = 0;
+    uint64_t retired_seq_ = 0;
+    uint64_t marker_seq_ = 0;   // the newest report asked for covers up to here
+    uint64_t wanted_seq_ = 0;   // somebody waits for this one
+    uint32_t retired_task_ = 0;
+    bool closed_ = false;
+    bool destroyed_ = false;
+    bool destroy_due_ = false;
+    size_t finishing_ = 0;      // retired, on their way through the worker
+    bool issuing_ = false;      // the worker is inside an ACL call for the queue's first command
+    bool confirm_due_ = false;
+    std::atomic<bool> wake_posted_{false};
+};
+
+}  // namespace aioascend

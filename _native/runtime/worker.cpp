@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker.h"
+
+#include <pthread.h>
+
+#include "device.h"
+
+namespace aioascend {
+
+void Worker::start() {
+    stop_ = false;
+    thread_ = std::thread([this] { run(); });
+    pthread_setname_np(thread_.native_handle(), "aioascend-work");
+}
+
+void Worker::stop() {
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        stop_ = true;
+    }
+    posted_.notify_all();
+    if (thread_.joinable()) {
+        thread_.join();
+    }
+}
+
+void Worker::post(std::function<void()> job) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    jobs_.push_back(std::move(job));
+    posted_.notify_one();
+}
+
+void Worker::wake(std::shared_ptr<Stream> stream) {
+    post([stream = std::move(stream)] { stream->issue_queued(); });
+}
+
+void Worker::run() {
+    device_.api().aclrtSetCurrentContext(device_.context());
+    std::unique_lock<std::mutex> lock(mutex_);
+    while (true) {
+        posted_.wait(lock, [this] { return stop_ || !jobs_.empty(); });
+        if (jobs_.empty()) {
+            return;
+        }
+        {
+            std::function<void()> job = std::move(jobs_.front());
+            jobs_.pop_front();
+            lock.unlock();
+            job();
+        }  // what the job held is let go before the lock is taken again
+        lock.lock();
+    }
+}
+
+}  // namespace aioascend

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// The thread that may block so that event loops need not: it allocates and frees, stages large copies, and issues
+// what waits in the streams' host-side queues. In order, and without the GIL.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+namespace aioascend {
+
+class Device;
+class Stream;
+
+class Worker {
+public:
+    explicit Worker(Device &device) : device_(device) {}
+
+    void start();
+    void stop();  // runs what was posted, then joins
+
+    void post(std::function<void()> job);
+    void wake(std::shared_ptr<Stream> stream);  // its queue can move
+
+private:
+    void run();
+
+    Device &device_;
+    std::thread thread_;
+    std::mutex mutex_;
+    std::condition_variable posted_;
+    std::deque<std::function<void()>> jobs_;
+    bool stop_ = false;
+};
+
+}  // namespace aioascend

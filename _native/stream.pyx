@@ -1,0 +1,318 @@
+# SPDX-License-Identifier: Apache-2.0
+# Submitting: arguments are checked, a ticket is made, the ACL call is issued without the GIL.
+
+
+cdef class StreamCore:
+    """What `aioascend.Stream` is made of."""
+
+    cdef shared_ptr[rt.Stream] stream
+    cdef DeviceCore core
+    cdef Operation latest        # the last one submitted
+    cdef list untold             # FailureRecords nobody has been told of
+    cdef list kept               # buffers that the device may touch for ever
+    cdef readonly bint is_closed
+    cdef object __weakref__
+
+    def __cinit__(self):
+        self.untold = []
+        self.kept = []
+
+    @property
+    def id(self) -> int:
+        """The library's id of the stream (aclrtStreamGetId), -1 where it does not tell. Recycled after close."""
+        return self.stream.get().id() if self.stream.get() is not NULL else -1
+
+    @property
+    def handle(self) -> int:
+        """The `aclrtStream`, for foreign code. Valid until the stream is closed."""
+        return <uintptr_t>self.stream.get().handle()
+
+    @property
+    def in_flight(self) -> int:
+        """Operations that the device has not finished."""
+        return self.stream.get().in_flight()
+
+    @property
+    def queued(self) -> int:
+        """Operations that wait on the host because the device's queue is full or memory is still being allocated."""
+        return self.stream.get().queued()
+
+    # --- blocking; for worker threads ---
+
+    def _create(self, core: DeviceCore, priority: int, flags: int) -> None:
+        cdef uint32_t c_priority = priority, c_flags = flags
+        cdef int code
+        self.core = core
+        with nogil:
+            code = core.device.create_stream(c_priority, c_flags, self.stream)
+        if code != 0:
+            raise core.error(code, "aclrtCreateStreamWithConfig")
+
+    def _wrap(self, core: DeviceCore, handle: int) -> None:
+        cdef uintptr_t address = handle
+        cdef int code
+        self.core = core
+        with nogil:
+            code = core.device.wrap_stream(<rt.aclrtStream>address, self.stream)
+        if code != 0:
+            raise core.error(code, "aclrtCreateStream")
+
+    def _destroy(self) -> None:
+        cdef int code
+        with nogil:
+            code = self.stream.get().destroy()
+        if code != 0:
+            raise self.core.error(code, "aclrtDestroyStream")
+
+    # --- life cycle ---
+
+    def _close(self) -> None:
+        """From here on submits raise; what was accepted is still resolved."""
+        self.is_closed = True
+        if self.stream.get() is not NULL:
+            self.stream.get().close()
+
+    def _report_untold(self) -> None:
+        """Failures that no await has raised go to the exception handler of the loop."""
+        cdef FailureRecord record
+        for record in self.untold:
+            if not record.told:
+                record.tell()
+                report_to_loop(current_bridge(), "an operation that nobody awaited has failed", record.exception)
+        self.untold = []
+
+    def _destroy_when_drained(self) -> None:
+        """Leaves giving the stream back to the runtime, as soon as the device is past what was accepted."""
+        if self.stream.get() is not NULL:
+            with nogil:
+                self.stream.get().destroy_when_drained()
+
+    def __dealloc__(self):
+        if self.stream.get() is not NULL and self.core is not None and not self.core.device.closed():
+            self.stream.get().destroy_when_drained()
+
+    cdef int note_failure(self, FailureRecord record) except -1:
+        if record not in self.untold:
+            self.untold = [old for old in self.untold if not (<FailureRecord>old).told]
+            self.untold.append(record)
+        return 0
+
+    cdef void keep_for_ever(self, object keep):
+        self.kept.append(keep)
+
+    # --- submitting ---
+
+    def memcpy(self, dst: object, src: object) -> Operation:
+        """Copy `src` to `dst` in stream order (aclrtMemcpyAsync).
+
+        One of them, or both, lie on the stream's device; the other is a `PinnedBuffer`, a numpy array or any object
+        with a contiguous buffer. The direction follows from that. Pinned memory is copied directly. Pageable memory
+        is staged through pinned memory: a source is read when it is submitted, or, above 256 KiB, soon after by a
+        worker thread, so leave it alone until the operation is done; a destination is complete when the operation is.
+
+        Raises:
+            TypeError: an argument has no buffer.
+            ValueError: the sizes in bytes differ, one is not contiguous, `dst` is read-only, both are host memory, or
+                one lies on another device.
+            RuntimeClosedError: the stream is closed.
+            AclError: the library refused the copy.
+        """
+        cdef Side to = side_of(dst, self.core, True, "dst")
+        cdef Side source = side_of(src, self.core, False, "src")
+        if to.nbytes != source.nbytes:
+            raise ValueError(
+                f"dst has {to.nbytes} bytes and src has {source.nbytes}; they must be equal. Copy a part with buffer[a:b]"
+            )
+        if to.where != ON_DEVICE and source.where != ON_DEVICE:
+            raise ValueError("dst and src are both host memory; copy them with numpy, or give a DeviceBuffer")
+        cdef rt.Command command
+        cdef Block stage = None
+        command.kind = rt.Kind.Memcpy
+        command.size = to.nbytes
+        command.dst = to.place
+        command.src = source.place
+        cdef Operation operation = self.new_operation()
+        if to.where == source.where:
+            command.direction = rt.ACL_MEMCPY_DEVICE_TO_DEVICE
+        elif to.where == ON_DEVICE:
+            command.direction = rt.ACL_MEMCPY_HOST_TO_DEVICE
+            if source.where == PAGEABLE and source.nbytes:
+                stage = take_block(self.core, &self.core.device.pinned_memory(), source.nbytes)
+                command.stage_from = source.place.pointer
+                command.src.memory = stage.memory
+                command.src.offset = 0
+                command.may_block = source.nbytes > self.core.device.options().stage_inline_bytes
+        else:
+            command.direction = rt.ACL_MEMCPY_DEVICE_TO_HOST
+            if to.where == PAGEABLE and to.nbytes:
+                stage = take_block(self.core, &self.core.device.pinned_memory(), to.nbytes)
+                operation.ticket.extra.reset(new rt.TicketExtra())
+                operation.ticket.extra.get().copy_to = to.place.pointer
+                operation.ticket.extra.get().copy_from = stage.memory
+                operation.ticket.extra.get().copy_size = to.nbytes
+                command.dst.memory = stage.memory
+                command.dst.offset = 0
+        operation.keep = (to.keep, source.keep, stage)
+        return self.submit(operation, command)
+
+    def memset(self, dst: DeviceBuffer, value: int) -> Operation:
+        """Set every byte of `dst` to `value`, 0 to 255, in stream order (aclrtMemsetAsync).
+
+        Raises:
+            ValueError: `value` is not a byte, or `dst` lies on another device.
+            RuntimeClosedError, AclError: as `memcpy`.
+        """
+        if not 0 <= value <= 255:
+            raise ValueError(f"memset sets bytes: value must be 0 to 255, not {value}")
+        cdef Side to = side_of(dst, self.core, True, "dst")
+        cdef rt.Command command
+        command.kind = rt.Kind.Memset
+        command.dst = to.place
+        command.size = to.nbytes
+        command.value = value
+        cdef Operation operation = self.new_operation()
+        operation.keep = to.keep
+        return self.submit(operation, command)
+
+    def record(self, event: Event | None = None, *, timing: bool = False) -> Event:
+        """Mark this point of the stream (aclrtRecordEvent); returns the event, a new one unless `event` is given.
+
+        Recording an event again moves it: later waits mean the new point, waits submitted before keep the old one.
+
+        Args:
+            event: An event of this device to record again.
+            timing: Take a time stamp, for `Event.elapsed_since`.
+        """
+        if event is None:
+            event = new_event(self.core, timing)
+        elif event.core is not self.core:
+            raise ValueError(f"the event belongs to device {event.core.index}, the stream to device {self.core.index}")
+        cdef rt.Command command
+        command.kind = rt.Kind.Record
+        command.event = event.handle
+        cdef Operation operation = self.new_operation()
+        operation.keep = event
+        event.operation = self.submit(operation, command)
+        return event
+
+    def wait(self, event: Event) -> Operation:
+        """What is submitted to this stream from here on waits on the device for `event` (aclrtStreamWaitEvent).
+
+        Raises:
+            DependencyError: `event` was recorded behind a failed operation.
+            ValueError: the event belongs to another device; await it on the host instead.
+        """
+        if event.core is not self.core:
+            raise ValueError(
+                f"the event belongs to device {event.core.index}, the stream to device {self.core.index}; "
+                "await the event on the host instead"
+            )
+        cdef Operation recorded = event.operation
+        cdef shared_ptr[rt.Failure] failure = recorded.stream.stream.get().failure_of(recorded.ticket.seq)
+        cdef FailureRecord record
+        if failure.get() is not NULL:
+            record = record_of(recorded.stream, failure)
+            record.tell()
+            raise _errors.DependencyError.behind(record.exception, f"wait for {event!r}", device=self.core.index)
+        cdef rt.Command command
+        command.kind = rt.Kind.Wait
+        command.event = event.handle
+        cdef Operation operation = self.new_operation()
+        operation.keep = event
+        if recorded.stream is not self:
+            operation.ticket.extra.reset(new rt.TicketExtra())
+            operation.ticket.extra.get().source = recorded.stream.stream
+            operation.ticket.extra.get().source_seq = recorded.ticket.seq
+        # The record may still wait on the host, in the queue of its own stream; then this has to follow it there.
+        command.may_block = recorded.ticket.on_host
+        return self.submit(operation, command)
+
+    cdef Operation submit_execution(self, ModelCore model, Run run):
+        cdef rt.Command command
+        cdef Operation operation
+        if model.closed:
+            raise _errors.RuntimeClosedError(f"model {model.label} is closed")
+        if model.latest is not None and model.latest.state == PENDING and model.latest.stream is not self:
+            self.wait((<StreamCore>model.latest.stream).record())
+        command.kind = rt.Kind.Execute
+        command.execution = run.execution
+        command.may_block = run.execution.dynamic == rt.DynamicKind.Shape
+        operation = self.new_operation()
+        operation.keep = run
+        model.latest = self.submit(operation, command)
+        return operation
+
+    cdef Operation new_operation(self):
+        cdef Operation operation = Operation.__new__(Operation)
+        operation.stream = self
+        operation.bridge = current_bridge()
+        if operation.bridge is not None:
+            operation.ticket.bridge = operation.bridge.bridge
+        return operation
+
+    cdef Operation submit(self, Operation operation, const rt.Command &command):
+        global _tickets_live, _tickets_total
+        cdef int status
+        cdef FailureRecord record
+        if self.is_closed or self.stream.get() is NULL:
+            raise _errors.RuntimeClosedError("the stream is closed")
+        Py_INCREF(operation)  # handed to the runtime; complete_all takes it back
+        with nogil:
+            status = self.stream.get().submit(operation.ticket, command)
+        if status == rt.kSubmitted:
+            _tickets_live += 1
+            _tickets_total += 1
+            self.latest = operation
+            if operation.bridge is None:
+                collect_orphans()
+            return operation
+        Py_DECREF(operation)
+        operation.keep = None
+        if status == rt.kPoisoned:
+            record = record_of(self, operation.ticket.failure)
+            operation.failure = record
+            operation.error = record.error_of(operation)
+            operation.state = FINISHED
+            self.note_failure(record)
+            return operation
+        if status < 0:
+            raise status_error(status, "the stream")
+        raise self.core.error(status, kind_name(command.kind), self.id)
+
+    # --- waiting ---
+
+    def query(self) -> bool:
+        """Whether everything submitted so far is done (aclrtStreamQuery). Does not block; tells nothing of failures.
+
+        Raises:
+            AclError: the stream or its device has failed for good.
+        """
+        cdef cbool complete = False
+        cdef int code
+        if self.stream.get().queued():
+            return False
+        with nogil:
+            code = self.stream.get().query(complete)
+        if code != 0:
+            raise self.core.error(code, "aclrtStreamQuery", self.id)
+        return complete
+
+    def join(self) -> Operation:
+        """An operation that is done when everything submitted so far is. `await stream` awaits it.
+
+        It raises when what was submitted last has failed or ran behind a failure.
+        """
+        if self.latest is None:
+            return new_finished(self)
+        return new_follower(self.latest)
+
+    def _drained(self) -> Operation:
+        """As `join`, but failures are left to those who await the operations."""
+        cdef Operation operation = self.join()
+        operation.quiet = True
+        operation.error = None
+        operation.failure = None
+        return operation
+
+    def __await__(self):
+        return self.join().__await__()

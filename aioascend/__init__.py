@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""aioascend: a coroutine-native asyncio runtime for Ascend NPUs.
+
+    async with aioascend.open_device(0) as npu:
+        detect, classify = await asyncio.gather(npu.load_model("detect.om"), npu.load_model("classify.om"))
+        boxes, labels = await asyncio.gather(detect(image), classify(image))
+
+Importing touches no library and no environment variable; the first use finds CANN, or the bundled simulator.
+"""
+
+from aioascend._backend import BackendInfo as BackendInfo
+from aioascend._backend import backend_info as backend_info
+from aioascend._native import DeviceBuffer as DeviceBuffer
+from aioascend._native import Event as Event
+from aioascend._native import Operation as Operation
+from aioascend._native import PinnedBuffer as PinnedBuffer
+from aioascend.device import Device as Device
+from aioascend.device import DeviceStatistics as DeviceStatistics
+from aioascend.device import MemoryInfo as MemoryInfo
+from aioascend.device import open_device as open_device
+from aioascend.errors import AclError as AclError
+from aioascend.errors import AclTimeoutError as AclTimeoutError
+from aioascend.errors import AioascendError as AioascendError
+from aioascend.errors import ArgumentError as ArgumentError
+from aioascend.errors import BackendError as BackendError
+from aioascend.errors import ContextError as ContextError
+from aioascend.errors import DependencyError as DependencyError
+from aioascend.errors import DeviceError as DeviceError
+from aioascend.errors import DeviceLostError as DeviceLostError
+from aioascend.errors import ForkError as ForkError
+from aioascend.errors import ModelError as ModelError
+from aioascend.errors import OutOfMemoryError as OutOfMemoryError
+from aioascend.errors import ReportLostError as ReportLostError
+from aioascend.errors import ResourceError as ResourceError
+from aioascend.errors import RuntimeClosedError as RuntimeClosedError
+from aioascend.errors import TaskError as TaskError
+from aioascend.errors import UnsupportedError as UnsupportedError
+from aioascend.model import Model as Model
+from aioascend.stream import Stream as Stream
+from aioascend.tensors import TensorInfo as TensorInfo
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AclError",
+    "AclTimeoutError",
+    "AioascendError",
+    "ArgumentError",
+    "BackendError",
+    "BackendInfo",
+    "ContextError",
+    "DependencyError",
+    "Device",
+    "DeviceBuffer",
+    "DeviceError",
+    "DeviceLostError",
+    "DeviceStatistics",
+    "Event",
+    "ForkError",
+    "MemoryInfo",
+    "Model",
+    "ModelError",
+    "Operation",
+    "OutOfMemoryError",
+    "PinnedBuffer",
+    "ReportLostError",
+    "ResourceError",
+    "RuntimeClosedError",
+    "Stream",
+    "TaskError",
+    "TensorInfo",
+    "UnsupportedError",
+    "__version__",
+    "backend_info",
+    "open_device",
+]

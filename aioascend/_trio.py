@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How trio awaits an operation. Imported only where trio runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+if TYPE_CHECKING:
+    from aioascend import _native
+
+
+def current_token() -> object:
+    """What identifies the running trio loop."""
+    return trio.lowlevel.current_trio_token()
+
+
+def watch(bridge: _native.LoopBridge) -> None:
+    """Starts the task that resolves what finishes for this trio run; it ends with the run."""
+    trio.lowlevel.spawn_system_task(_watch, bridge, name="aioascend completions")
+
+
+async def _watch(bridge: _native.LoopBridge) -> None:
+    from aioascend import _native
+
+    try:
+        while True:
+            await trio.lowlevel.wait_readable(bridge.fd)
+            bridge.drain()
+    finally:
+        _native.forget_trio_run(bridge)
+
+
+async def wait(operation: _native.Operation) -> object:
+    """Awaits a pending operation. A cancelled scope ends the wait at once and leaves the operation alone."""
+    task = trio.lowlevel.current_task()
+
+    def resume(_: _native.Operation) -> None:
+        trio.lowlevel.reschedule(task)
+
+    def abort(_: object) -> trio.lowlevel.Abort:
+        operation.remove_waiter(resume)
+        return trio.lowlevel.Abort.SUCCEEDED
+
+    operation.add_waiter(resume)
+    await trio.lowlevel.wait_task_rescheduled(abort)
+    return operation.result()

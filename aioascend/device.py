@@ -1,0 +1,346 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Devices: opened once per process, shared by whoever opens them again."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Generator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import numpy as np
+
+from aioascend import _native
+from aioascend._backend import Backend, load_backend
+from aioascend._threads import run_blocking
+from aioascend.errors import RuntimeClosedError
+from aioascend.model import Model
+from aioascend.stream import CLOSE_GRACE_S, Stream, StreamContext
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+    from aioascend._native import DeviceBuffer, PinnedBuffer
+
+__all__ = ["Device", "DeviceContext", "DeviceStatistics", "MemoryInfo", "open_device"]
+
+_FAST_LAUNCH_AND_SYNC = 0x1 | 0x2  # ACL_STREAM_FAST_LAUNCH | ACL_STREAM_FAST_SYNC
+
+
+@dataclass(frozen=True)
+class MemoryInfo:
+    """Device memory in bytes (aclrtGetMemInfo)."""
+
+    free: int
+    total: int
+
+
+@dataclass(frozen=True)
+class DeviceStatistics:
+    """A snapshot.
+
+    Attributes:
+        streams: Streams that are open through this object.
+        in_flight: Operations that the device has not finished.
+        queued: Operations that wait on the host.
+        reports: Reports asked of the device so far (aclrtLaunchCallback).
+        device_live_bytes: Device memory in use, rounded up to size classes.
+        device_cached_bytes: Device memory kept for reuse.
+        pinned_live_bytes: Pinned host memory in use.
+        pinned_cached_bytes: Pinned host memory kept for reuse.
+    """
+
+    streams: int
+    in_flight: int
+    queued: int
+    reports: int
+    device_live_bytes: int
+    device_cached_bytes: int
+    pinned_live_bytes: int
+    pinned_cached_bytes: int
+
+
+class _Opened:
+    """A device as the process has it: shared, and closed with its last user."""
+
+    _all: dict[tuple[str, int], _Opened] = {}
+    _lock = threading.Lock()
+
+    def __init__(self, core: _native.DeviceCore, options: dict[str, int]) -> None:
+        self.core = core
+        self.options = options
+        self.users = 0
+
+    @classmethod
+    def acquire(cls, backend: Backend, index: int, options: dict[str, int]) -> _Opened:
+        """Blocks. Opens the device unless it is open."""
+        key = (backend.library.path, index)
+        with cls._lock:
+            opened = cls._all.get(key)
+            if opened is None:
+                opened = _Opened(_native.DeviceCore(backend.library, index, **options), options)
+                opened.core.open()
+                cls._all[key] = opened
+            elif options and opened.options != options:
+                raise ValueError(
+                    f"device {index} is open with the options {opened.options or 'by default'}, not {options}; "
+                    "open it with the same ones, or close it first"
+                )
+            opened.users += 1
+            return opened
+
+    def release(self) -> None:
+        """Blocks. Closes the device with its last user."""
+        with self._lock:
+            self.users -= 1
+            if self.users == 0:
+                for key in [key for key, opened in self._all.items() if opened is self]:
+                    del self._all[key]
+                self.core.close()
+
+
+class Device:
+    """An open device. Made by `open_device`.
+
+    Attributes:
+        index: Index of the device.
+        backend: Which library drives it, "cann" or "sim".
+    """
+
+    def __init__(self, opened: _Opened, backend: Backend) -> None:
+        self._opened = opened
+        self._core = opened.core
+        self._streams: set[Stream] = set()
+        self._models: weakref.WeakSet[Model] = weakref.WeakSet()
+        self._closed = False
+        self.index: int = opened.core.index
+        self.backend = backend.kind
+
+    # --- streams ---
+
+    def create_stream(self, *, priority: int = 0, flags: int = _FAST_LAUNCH_AND_SYNC) -> StreamContext:
+        """A new stream, for `async with` or `await` (aclrtCreateStreamWithConfig). Created by a worker thread.
+
+        Args:
+            priority: 0 is the highest; the library clamps what is out of range.
+            flags: Stream flags of AscendCL; by default fast launch and fast synchronise.
+
+        Raises:
+            ResourceError: the device has no stream left.
+            RuntimeClosedError: the device is closed.
+        """
+        self._check_open()
+        return StreamContext(self, priority, flags)
+
+    async def wrap_stream(self, handle: int) -> Stream:
+        """A stream that somebody else made, such as `torch_npu.npu.current_stream().npu_stream`.
+
+        It must belong to the primary context of this device. Work is submitted to it as to any stream. Its completion
+        is seen through events and a private stream, so that its owner's own callbacks are left alone. Closing the
+        returned object waits for what was submitted through it and leaves the stream itself alone.
+        """
+        self._check_open()
+        stream = Stream()
+        stream.device = self
+
+        def wrap() -> Stream:
+            stream._wrap(self._core, handle)
+            return stream
+
+        await run_blocking(wrap, undo=lambda made: made._destroy())
+        self._remember_stream(stream)
+        return stream
+
+    def _remember_stream(self, stream: Stream) -> None:
+        self._streams.add(stream)
+
+    def _forget_stream(self, stream: Stream) -> None:
+        self._streams.discard(stream)
+
+    # --- memory ---
+
+    def empty(self, shape: int | tuple[int, ...], dtype: DTypeLike = "float32") -> DeviceBuffer:
+        """Device memory for an array; its contents are undefined (aclrtMalloc).
+
+        Returns at once. Memory comes from a pool; what the pool does not have is allocated by a worker thread, and
+        operations that use the buffer wait for it on the host. When there is no memory, those operations raise
+        `OutOfMemoryError`.
+        """
+        return self._core.empty(shape, dtype)
+
+    def empty_like(self, array: Any) -> DeviceBuffer:
+        """Device memory with the shape and dtype of an array or buffer; see `empty`."""
+        return self._core.empty(array.shape, array.dtype)
+
+    async def pinned(self, shape: int | tuple[int, ...], dtype: DTypeLike = "float32") -> PinnedBuffer:
+        """Pinned host memory for an array; its contents are undefined (aclrtMallocHost).
+
+        Copies between it and the device need no staging. `buffer.array` is a numpy view. It is awaited, unlike `empty`,
+        because the host may look into it at once.
+
+        Raises:
+            OutOfMemoryError: there is none left.
+        """
+        self._check_open()
+        return await run_blocking(lambda: self._core.pinned(shape, dtype))
+
+    def memory_info(self) -> MemoryInfo:
+        """Free and total device memory, of all processes."""
+        self._check_open()
+        return MemoryInfo(*self._core.memory_info())
+
+    # --- models ---
+
+    async def load_model(self, model: str | os.PathLike[str] | bytes, *, name: str | None = None) -> Model:
+        """Load a model from a file or from bytes, in a worker thread (aclmdlLoadFromFile, aclmdlLoadFromMem).
+
+        Args:
+            model: Path of an `.om` file; on the simulator also of an `.onnx` file or of a model description
+                (docs/simulator/model-description.md). Or the bytes of one.
+            name: What it is called in messages; by default the file name.
+
+        Raises:
+            FileNotFoundError, IsADirectoryError: no such file.
+            ModelError, AclError: it is not a model that this device can run; the message says why.
+        """
+        self._check_open()
+        loaded = await Model._load(self, model, name)
+        self._models.add(loaded)
+        return loaded
+
+    # --- the device as a whole ---
+
+    @property
+    def context(self) -> int:
+        """The `aclrtContext` (the primary one), for foreign code."""
+        return self._core.context
+
+    def statistics(self) -> DeviceStatistics:
+        """What is going on right now."""
+        streams = list(self._streams)
+        pools = self._core.pool_statistics()
+        return DeviceStatistics(
+            streams=len(streams),
+            in_flight=sum(stream.in_flight for stream in streams),
+            queued=sum(stream.queued for stream in streams),
+            reports=self._core.callbacks_launched,
+            **{key: value for key, value in pools.items() if not key.endswith("blocks")},
+        )
+
+    async def close(self) -> None:
+        """Close its models and streams, wait for what was accepted, and give the device back with its last user.
+
+        Buffers of a closed device can no longer be used; arrays over pinned memory stay readable. May be called again.
+        A cancelled close leaves the device closed to submits, and can be repeated.
+        """
+        if self._closed and not self._streams and self._opened is None:
+            return
+        self._closed = True
+        for stream in self._streams:
+            stream._close()
+        for model in list(self._models):
+            await model.close()
+        for stream in list(self._streams):
+            await stream.close()
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            await run_blocking(opened.release)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RuntimeClosedError(f"device {self.index} is closed")
+
+    async def __aenter__(self) -> Device:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None:
+            await self.close()
+        else:
+            with anyio.move_on_after(CLOSE_GRACE_S, shield=True):
+                await self.close()
+
+    def __repr__(self) -> str:
+        return f"<Device {self.index} ({self.backend}){', closed' if self._closed else ''}>"
+
+
+class DeviceContext:
+    """A device about to be opened: `async with` it, or `await` it and close the device yourself."""
+
+    def __init__(self, index: int, backend: str | None, options: dict[str, int]) -> None:
+        self._index = index
+        self._backend = backend
+        self._options = options
+        self._device: Device | None = None
+
+    async def _open(self) -> Device:
+        backend = await run_blocking(lambda: load_backend(self._backend))
+        opened = await run_blocking(
+            lambda: _Opened.acquire(backend, self._index, self._options), undo=lambda made: made.release()
+        )
+        return Device(opened, backend)
+
+    def __await__(self) -> Generator[object, None, Device]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> Device:
+        self._device = await self._open()
+        return self._device
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        assert self._device is not None
+        await self._device.__aexit__(kind, error, traceback)
+
+
+def open_device(
+    index: int = 0,
+    *,
+    backend: str | None = None,
+    flight_limit: int | None = None,
+    report_timeout: float | None = None,
+    device_cache_bytes: int | None = None,
+    pinned_cache_bytes: int | None = None,
+) -> DeviceContext:
+    """Open a device, for `async with` or `await` (aclInit, aclrtSetDevice). Opened by a worker thread.
+
+    A process opens a device once, however often it is opened here; the last close gives it back. All share its primary
+    context, which is the one that torch_npu and pyACL programs use too. The library itself is not finalized.
+
+    Args:
+        index: Index of the device.
+        backend: "auto" (CANN where there is one, else the simulator), "cann" or "sim". By default AIOASCEND_BACKEND,
+            else "auto".
+        flight_limit: Operations of one stream that the device has at the same time; more wait on the host. By default
+            512, which the queues of all chips hold with room to spare.
+        report_timeout: Seconds after which an idle stream that still owes a completion report is given up, and its
+            operations raise `ReportLostError`. By default 2.
+        device_cache_bytes: Freed device memory kept for reuse, by default 256 MiB.
+        pinned_cache_bytes: Freed pinned memory kept for reuse, by default 256 MiB.
+
+    Raises (when entered or awaited):
+        BackendError: no ACL library could be loaded; lists every attempt.
+        ArgumentError: no such device.
+        DeviceError: the device cannot be opened.
+        ForkError: the process was forked after the runtime was started.
+    """
+    if not isinstance(index, int) or isinstance(index, bool) or index < 0:
+        raise ValueError(f"index must be a device index, 0 or more, not {index!r}")
+    if flight_limit is not None and flight_limit < 2:
+        raise ValueError(f"flight_limit must be at least 2, not {flight_limit}")
+    if report_timeout is not None and not 0 < report_timeout < 1e6:
+        raise ValueError(f"report_timeout must be seconds above 0, not {report_timeout}")
+    options = {
+        "flight_limit": flight_limit,
+        "report_timeout_ms": None if report_timeout is None else max(1, round(report_timeout * 1000)),
+        "device_cache_bytes": device_cache_bytes,
+        "pinned_cache_bytes": pinned_cache_bytes,
+    }
+    return DeviceContext(index, backend, {key: value for key, value in options.items() if value is not None})

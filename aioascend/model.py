@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models: loaded once, called as coroutines."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import numpy as np
+
+from aioascend import _native
+from aioascend._threads import run_blocking
+from aioascend.errors import DependencyError, RuntimeClosedError
+from aioascend.stream import Stream
+from aioascend.tensors import TensorInfo, as_input, bind_arguments, check_tensor, dtype_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from aioascend._native import DeviceBuffer, Operation, Run
+    from aioascend.device import Device
+
+__all__ = ["Model"]
+
+Shapes = tuple[tuple[int, ...], ...]
+
+
+class Model(_native.ModelCore):
+    """A loaded model. Made by `Device.load_model`.
+
+    `await model(x)` takes numpy arrays and returns numpy arrays; copies in and out, staged through pinned memory, and
+    the run are one chain on the model's own stream. `execute` runs it on device buffers, on any stream.
+
+    Guaranteed: calls of one model run one after the other, in the order they were made, whatever stream they use (the
+    library forbids one model on two streams at the same time). Load it twice for two at once.
+
+    Attributes:
+        name: What messages call it.
+        device: Where it is loaded.
+        input_infos: `TensorInfo` of every input.
+        output_infos: `TensorInfo` of every output.
+        gears: For models compiled for a choice of shapes: `{"batch": [1, 4]}`, `{"size": [(h, w), ...]}` or
+            `{"dims": [[...], ...]}`; empty otherwise.
+        stream: The stream that calls run on.
+    """
+
+    device: Device
+    stream: Stream
+    input_infos: tuple[TensorInfo, ...]
+    output_infos: tuple[TensorInfo, ...]
+
+    @classmethod
+    async def _load(cls, device: Device, source: str | os.PathLike[str] | bytes, name: str | None) -> Model:
+        model = cls()
+        model.device = device
+        if isinstance(source, (bytes, bytearray, memoryview)):
+            label = name or "from bytes"
+        elif isinstance(source, (str, os.PathLike)):
+            label = name or Path(source).name
+            source = os.fspath(source)
+        else:
+            raise TypeError(f"a model is loaded from a path or from bytes, not from {type(source).__name__}")
+
+        def load() -> Model:
+            if isinstance(source, str):
+                _check_path(source)
+            _native.ModelCore._load(model, device._core, source, label)
+            return model
+
+        await run_blocking(load, undo=lambda made: made._unload())
+        try:
+            model._describe_for_python()
+            model.stream = await device.create_stream()
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await run_blocking(model._unload)
+            raise
+        model._exclusive = anyio.Lock()
+        model._learned = {}
+        return model
+
+    def _describe_for_python(self) -> None:
+        self.input_infos = tuple(
+            TensorInfo(name, shape, dtype_of(dtype, f"input {name!r} of model {self.label}"))
+            for index, (name, shape, dtype, _, _) in enumerate(self.inputs)
+            if index != self.gear_index
+        )
+        self.output_infos = tuple(
+            TensorInfo(name, shape, dtype_of(dtype, f"output {name!r} of model {self.label}"))
+            for name, shape, dtype, _ in self.outputs
+        )
+        open_shape = any(-1 in info.shape for info in self.input_infos)
+        self._dynamic = "gears" if self.gears else "shapes" if open_shape else "static"
+
+    @property
+    def name(self) -> str:
+        return self.label
+
+    # --- numpy in, numpy out ---
+
+    async def __call__(self, *args: object, **kwargs: object) -> NDArray[Any] | tuple[NDArray[Any], ...]:
+        """Run the model on numpy arrays.
+
+        Args:
+            *args: Inputs in the model's order. Arrays must have the input's dtype and shape; lists and numbers are
+                converted. Leave them alone until the call returns.
+            **kwargs: Inputs by name.
+
+        Returns:
+            The output as a numpy array; a tuple of them, in the model's order, when there are several.
+
+        Raises:
+            TypeError, ValueError: an input is missing, unknown, or does not fit; the message names it.
+            AclError: the run, or a copy, failed on the device.
+            DependencyError: an earlier call failed and nobody has been told yet.
+            RuntimeClosedError: the model is closed.
+        """
+        values = bind_arguments(self.label, self.input_infos, args, kwargs)
+        arrays = [as_input(self.label, info, value) for info, value in zip(self.input_infos, values, strict=True)]
+        self._check_open()
+        if self._dynamic == "shapes":
+            results = await self._call_dynamic(arrays)
+        else:
+            results = await self._call(arrays, [size for *_, size in self.outputs])
+        return results[0] if len(results) == 1 else tuple(results)
+
+    async def _call(self, arrays: Sequence[NDArray[Any]], output_bytes: Sequence[int]) -> list[NDArray[Any]]:
+        stream = self.stream
+        buffers = [self.device.empty_like(array) for array in arrays]
+        outputs = [self.device.empty(size, "uint8") for size in output_bytes]
+        operations = [stream.memcpy(buffer, array) for buffer, array in zip(buffers, arrays, strict=True)]
+        run = self._run(buffers, outputs)
+        operations.append(run.submit(stream))
+        hosts = [np.empty(size, "uint8") for size in output_bytes]
+        operations += [stream.memcpy(host, output) for host, output in zip(hosts, outputs, strict=True)]
+        await _chain(operations)
+        return [self._result(run, index, host) for index, host in enumerate(hosts)]
+
+    def _result(self, run: Run, index: int, host: NDArray[Any]) -> NDArray[Any]:
+        info = self.output_infos[index]
+        shape = info.shape if self._dynamic == "static" else run.output_shape(index) or info.shape
+        count = int(np.prod(shape, dtype=np.int64))
+        return host[: count * info.dtype.itemsize].view(info.dtype).reshape(shape)
+
+    # --- models of dynamic shape ---
+
+    async def _call_dynamic(self, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+        """The library cannot say how large the outputs will be, so the first run for a combination of input shapes
+        lets it allocate them (aclmdlExecute, in a worker thread) and remembers their sizes; the next ones are submitted."""
+        shapes: Shapes = tuple(array.shape for array in arrays)
+        async with self._exclusive:
+            if shapes not in self._learned:
+                return await self._learn(shapes, arrays)
+            sizes = self._learned[shapes]
+            call = self._start_dynamic(arrays, sizes)
+        return await call
+
+    def _start_dynamic(self, arrays: Sequence[NDArray[Any]], sizes: Sequence[int]) -> Any:
+        return self._call(arrays, sizes)
+
+    async def _learn(self, shapes: Shapes, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+        buffers = [self.device.empty_like(array) for array in arrays]
+        for buffer, array in zip(buffers, arrays, strict=True):
+            self.stream.memcpy(buffer, array)
+        await self.stream
+        run = self._run(buffers, [None] * len(self.outputs))
+
+        def execute() -> list[NDArray[Any]]:
+            run.execute_now()
+            results = []
+            for index, info in enumerate(self.output_infos):
+                shape = run.output_shape(index)
+                if shape is None:
+                    raise RuntimeError(f"the library does not tell the shape of output {info.name!r} of {self.label}")
+                results.append(run.take_system_output(index, info.dtype, shape))
+            return results
+
+        results = await run_blocking(execute)
+        self._learned[shapes] = [max(1, result.nbytes) for result in results]
+        return results
+
+    # --- device buffers ---
+
+    def execute(
+        self, inputs: Sequence[DeviceBuffer], outputs: Sequence[DeviceBuffer], *, stream: Stream | None = None
+    ) -> Operation:
+        """Run the model on device buffers (aclmdlExecuteAsync).
+
+        The shapes of the inputs choose the gear of a model with gears, and are the actual shapes for a model of dynamic
+        shape; then each output must be large enough for what comes out.
+
+        Args:
+            inputs: One buffer per input, in the model's order.
+            outputs: One buffer per output, in the model's order.
+            stream: Where to run; by default the model's own stream.
+
+        Returns:
+            The operation; submitted in stream order.
+
+        Raises:
+            TypeError, ValueError: a buffer does not fit; the message names it.
+            RuntimeClosedError: the model or the stream is closed.
+            AclError: the library refused the run.
+        """
+        self._check_open()
+        if len(inputs) == len(self.input_infos):
+            for info, buffer in zip(self.input_infos, inputs, strict=True):
+                check_tensor(self.label, info, buffer.shape, buffer.dtype)
+        return self._run(inputs, outputs).submit(self.stream if stream is None else stream)
+
+    def _run(self, inputs: Sequence[DeviceBuffer], outputs: Sequence[DeviceBuffer | None]) -> Run:
+        if self._dynamic != "gears":
+            run = self.run(inputs, outputs)
+            if self._dynamic == "shapes":
+                run.set_shapes([buffer.shape for buffer in inputs])
+            return run
+        kind, values = self._gear([buffer.shape for buffer in inputs])
+        assert self.gear_index is not None
+        with_gear = list(inputs)
+        with_gear.insert(self.gear_index, self.device.empty(self.inputs[self.gear_index][4], "uint8"))
+        run = self.run(with_gear, outputs)
+        run.set_gear(kind, values)
+        return run
+
+    def _gear(self, shapes: Sequence[tuple[int, ...]]) -> tuple[str, list[int]]:
+        """Which gear the inputs ask for, from the extents that the model leaves open."""
+        open_extents = [
+            extent
+            for info, shape in zip(self.input_infos, shapes, strict=True)
+            for want, extent in zip(info.shape, shape, strict=True)
+            if want == -1
+        ]
+        kind, gears = next(iter(self.gears.items()))
+        if kind == "batch":
+            wanted, known = open_extents[:1], [[batch] for batch in gears]
+            fits = wanted in known and all(extent == wanted[0] for extent in open_extents)
+        elif kind == "size":
+            wanted, known = open_extents[:2], [list(size) for size in gears]
+            fits = wanted in known
+        else:
+            wanted = [extent for shape in shapes for extent in shape]
+            known = [list(dims) for dims in gears]
+            fits = wanted in known
+        if not fits:
+            raise ValueError(f"model {self.label} is compiled for {kind} {gears}, the inputs have {wanted}")
+        return kind, wanted
+
+    # --- life cycle ---
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise RuntimeClosedError(f"model {self.label} is closed")
+
+    async def close(self) -> None:
+        """Wait for the runs in flight, then unload (aclmdlUnload). May be called again."""
+        if self.closed:
+            return
+        self.closed = True
+        await self.stream.close()
+        if (last := self._join()) is not None:
+            await last
+        await run_blocking(self._unload)
+
+    async def __aenter__(self) -> Model:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"<Model {self.label} on device {self.device.index}{', closed' if self.closed else ''}>"
+
+
+def _check_path(path: str) -> None:
+    if os.path.isdir(path):
+        raise IsADirectoryError(f"{path!r} is a directory, not a model file")
+    if not os.path.exists(path):
+        raise FileNotFoundError(f"no model file {path!r}")
+
+
+async def _chain(operations: Sequence[Operation]) -> None:
+    """Awaits the last operation of a chain on one stream; raises the error of the first that failed by itself."""
+    try:
+        await operations[-1]
+    except DependencyError:
+        for operation in operations:
+            operation.result()
+        raise

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Streams: where work is submitted, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+import anyio
+
+from aioascend import _native
+from aioascend._threads import run_blocking
+
+if TYPE_CHECKING:
+    from aioascend._native import DeviceBuffer, Operation
+    from aioascend.device import Device
+    from aioascend.model import Model
+
+__all__ = ["Stream", "StreamContext"]
+
+CLOSE_GRACE_S = 5.0  # how long leaving a block by an exception waits for work in flight
+
+
+class Stream(_native.StreamCore):
+    """An in-order queue of device work. Made by `Device.create_stream`.
+
+    `memcpy`, `memset`, `execute` and `wait` submit and return an `Operation` at once; `record` returns an `Event`;
+    `await stream` waits for everything submitted so far. Nothing here blocks the event loop: when the device's queue
+    is full, or memory is still being allocated, work waits on the host and follows in order.
+
+    Guaranteed: operations of one stream run, and are resolved, in the order of their submits. Submits from several
+    threads are safe; their order is that of the calls. Not guaranteed: any order between streams, except through
+    events.
+
+    Attributes:
+        device: The device it belongs to.
+    """
+
+    device: Device
+
+    def execute(self, model: Model, inputs: Sequence[DeviceBuffer], outputs: Sequence[DeviceBuffer]) -> Operation:
+        """Run `model` on device buffers in stream order; see `Model.execute`."""
+        return model.execute(inputs, outputs, stream=self)
+
+    async def close(self) -> None:
+        """Stop accepting, wait until what was accepted is done, give the stream back (aclrtDestroyStream).
+
+        Failures that no await has raised go to the exception handler of the loop. May be called again. A cancelled
+        close leaves the stream closed to submits; it is given back once it is drained.
+        """
+        self._close()
+        try:
+            await self._drained()
+            await run_blocking(self._destroy)
+        except BaseException:
+            self._destroy_when_drained()
+            raise
+        finally:
+            self._report_untold()
+            self.device._forget_stream(self)
+
+    async def __aenter__(self) -> Stream:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None:
+            await self.close()
+        else:
+            with anyio.move_on_after(CLOSE_GRACE_S, shield=True):
+                await self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self.is_closed else f"{self.in_flight} in flight"
+        return f"<Stream {self.id} on device {self.device.index}, {state}>"
+
+
+class StreamContext:
+    """A stream about to be created: `async with` it, or `await` it and close the stream yourself."""
+
+    def __init__(self, device: Device, priority: int, flags: int) -> None:
+        self._device = device
+        self._priority = priority
+        self._flags = flags
+        self._stream: Stream | None = None
+
+    async def _open(self) -> Stream:
+        stream = Stream()
+        stream.device = self._device
+
+        def create() -> Stream:
+            stream._create(self._device._core, self._priority, self._flags)
+            return stream
+
+        await run_blocking(create, undo=lambda made: made._destroy())
+        self._device._remember_stream(stream)
+        return stream
+
+    def __await__(self) -> Generator[object, None, Stream]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> Stream:
+        self._stream = await self._open()
+        return self._stream
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        assert self._stream is not None
+        await self._stream.__aexit__(kind, error, traceback)
