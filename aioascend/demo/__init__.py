@@ -42,6 +42,7 @@ def main(args: argparse.Namespace) -> int:
     """Run the demo with parsed arguments; the exit status: 0, or 2 after a message on stderr."""
     try:
         import anyio
+
         from aioascend.demo.runner import run
     except ModuleNotFoundError as error:
         print(f'aioascend demo: {error}: pip install "aioascend[demo]"', file=sys.stderr)

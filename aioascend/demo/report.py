@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from rich.console import Console
 from rich.markup import escape
@@ -21,6 +20,7 @@ from rich.table import Table
 
 from aioascend.demo.pages import Page
 from aioascend.demo.pipeline import Line
+from aioascend.testing import UnitOverlap
 
 
 def progress_bar(console: Console) -> Progress:
@@ -55,51 +55,6 @@ class LineReport:
             self._progress.console.print(f"[dim]{name:>12}[/dim]  {text}", highlight=False)
 
 
-class TimelineTask(Protocol):
-    """What is needed of a task on the simulator's timeline."""
-
-    @property
-    def unit(self) -> str: ...
-    @property
-    def start_ns(self) -> int: ...
-    @property
-    def end_ns(self) -> int: ...
-
-
-@dataclass(frozen=True)
-class Overlap:
-    """How the device's units worked: seconds of work by unit, and at the same time or not.
-
-    `busy` is the time in which at least one task ran, `shared` the part of it in which two or more ran.
-    """
-
-    work: dict[str, float]
-    busy: float
-    shared: float
-
-    @property
-    def share(self) -> float:
-        """`shared` to `busy`, 0 to 1."""
-        return self.shared / self.busy if self.busy else 0.0
-
-
-def overlap(tasks: Iterable[TimelineTask]) -> Overlap:
-    """Add up the tasks that occupy a unit of the device: copies and the AI Cores."""
-    work: dict[str, int] = {}
-    changes: list[tuple[int, int]] = []
-    for task in tasks:
-        if task.unit not in ("none", "host") and task.end_ns > task.start_ns:
-            work[task.unit] = work.get(task.unit, 0) + task.end_ns - task.start_ns
-            changes += [(task.start_ns, 1), (task.end_ns, -1)]
-    changes.sort()  # at the same instant ends (-1) come first: tasks that only touch do not overlap
-    busy = shared = running = since = 0
-    for now, change in changes:
-        busy += now - since if running >= 1 else 0
-        shared += now - since if running >= 2 else 0
-        running, since = running + change, now
-    return Overlap({unit: time / 1e9 for unit, time in sorted(work.items())}, busy / 1e9, shared / 1e9)
-
-
 @dataclass(frozen=True)
 class Summary:
     """What a run of the demo came to; times in seconds, without loading and warming up.
@@ -108,7 +63,7 @@ class Summary:
     is None if that run was not wanted, `overlap` None where the device keeps no timeline.
     """
 
-    backend: str
+    device: str
     pages: Sequence[Page] = field(repr=False)
     lines: Sequence[Sequence[Line]] = field(repr=False)
     load_seconds: float
@@ -116,7 +71,7 @@ class Summary:
     sequential_seconds: float | None
     characters: int
     right: int
-    overlap: Overlap | None
+    overlap: UnitOverlap | None
 
     @property
     def accuracy(self) -> float | None:
@@ -131,9 +86,9 @@ class Summary:
         console.print()
         console.print(table, highlight=False)
 
-    def _rows(self) -> Iterable[tuple[str, str]]:
+    def _rows(self) -> Iterator[tuple[str, str]]:
         count = sum(map(len, self.lines))
-        yield "device", self.backend
+        yield "device", self.device
         yield "loading", f"{self.load_seconds:.2f} s, with one run of each model in each shape"
         yield "read", f"{count} lines on {len(self.pages)} pages in {self.seconds:.2f} s"
         if self.accuracy is not None:
@@ -143,9 +98,7 @@ class Summary:
             factor = self.sequential_seconds / self.seconds
             yield "one by one", f"{self.sequential_seconds:.2f} s for the same, {factor:.2f} times as long"
         if self.overlap is not None:
-            work = ", ".join(f"{unit} {seconds:.2f} s" for unit, seconds in self.overlap.work.items())
-            yield "units", work or "no work on the timeline"
-            yield (
-                "overlap",
-                f"{100 * self.overlap.share:.0f} % of the busy time two or more tasks ran at once",
-            )
+            busy = (f"{unit} {100 * share:.0f} %" for unit, share in self.overlap.busy.items())
+            yield "units busy", ", ".join(busy)
+            share = f"{100 * self.overlap.shared:.0f} %"
+            yield "overlap", f"{share} of the time two or more of them worked at once"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -13,14 +14,16 @@ import numpy as np
 from rich.console import Console
 
 import aioascend as aa
+from aioascend import testing
 from aioascend.demo import detect, lines
 from aioascend.demo.detect import FloatArray
 from aioascend.demo.files import ModelFiles, bundled_models, models_in, read_alphabet
 from aioascend.demo.pages import Page, characters_right, default_pages, read_page
-from aioascend.demo.pipeline import Compose, Line, Model, Models, one_by_one, read_pages, together
-from aioascend.demo.report import LineReport, Summary, overlap, progress_bar
+from aioascend.demo.pipeline import Compose, Line, Models, one_by_one, read_pages, together
+from aioascend.demo.report import LineReport, Summary, progress_bar
 
 COPIES = 2  # of each model: a loaded model runs on one stream at a time
+PROFILE = "inference-card"  # what the simulated device is like, unless AIOASCEND_SIM_PROFILE says otherwise
 
 
 async def run(
@@ -40,20 +43,28 @@ async def run(
     screen = console or Console()
     chosen = bundled_models() if models is None else models_in(models)
     pages = await anyio.to_thread.run_sync(_load_pages, images)
+    info = await anyio.to_thread.run_sync(aa.backend_info)
+    simulator = testing.simulator() if info.kind == "sim" else None
+    if simulator is not None and "AIOASCEND_SIM_PROFILE" not in os.environ:
+        simulator.set_profile(PROFILE, device)
+
     async with aa.open_device(device) as npu:
         began = time.perf_counter()
         loaded = await load_models(npu, chosen, pages)
         load_seconds = time.perf_counter() - began
 
+        if simulator is not None:
+            simulator.clear_timeline()
         found, seconds = await _timed(screen, "at once", pages, loaded, together, show_lines=True)
-        timeline = None
+        overlap = None if simulator is None else testing.unit_overlap(simulator.timeline())
+
         in_turn = None
         if sequential:
             _, in_turn = await _timed(screen, "one by one", pages, loaded, one_by_one, show_lines=False)
 
     right, characters = _characters(pages, found)
     summary = Summary(
-        backend="",
+        device=f"{info.soc or 'unknown chip'}, {'simulated' if info.kind == 'sim' else info.path}",
         pages=pages,
         lines=found,
         load_seconds=load_seconds,
@@ -61,7 +72,7 @@ async def run(
         sequential_seconds=in_turn,
         characters=characters,
         right=right,
-        overlap=None if timeline is None else overlap(timeline),
+        overlap=overlap,
     )
     summary.show(screen)
     return summary
@@ -74,7 +85,7 @@ def _load_pages(images: Sequence[Path]) -> list[Page]:
 class Copies:
     """A model loaded several times: as many runs at the same time, on as many streams; more of them wait."""
 
-    def __init__(self, models: Iterable[Model]) -> None:
+    def __init__(self, models: Iterable[aa.Model]) -> None:
         self._idle = list(models)
         self._free = anyio.Semaphore(len(self._idle))
 
@@ -82,9 +93,12 @@ class Copies:
         async with self._free:
             model = self._idle.pop()
             try:
-                return await model(x)
+                output = await model(x)
             finally:
                 self._idle.append(model)
+        if isinstance(output, tuple):
+            raise ValueError(f"{model.name} has {len(output)} outputs, the demo needs models that have one")
+        return output
 
 
 async def load_models(npu: aa.Device, files: ModelFiles, pages: Sequence[Page]) -> Models:
@@ -93,11 +107,11 @@ async def load_models(npu: aa.Device, files: ModelFiles, pages: Sequence[Page]) 
     The first run in a shape is slower than the later ones.
     """
 
-    async def load(model: tuple[Path, list[tuple[int, ...]]]) -> Model:
+    async def load(model: tuple[Path, Sequence[tuple[int, ...]]]) -> Copies:
         path, shapes = model
 
-        async def load_copy(_: int) -> Model:
-            copy: Model = await npu.load_model(path)
+        async def load_copy(_: int) -> aa.Model:
+            copy = await npu.load_model(path)
             for shape in shapes:
                 await copy(np.zeros(shape, np.float32))
             return copy
@@ -105,14 +119,12 @@ async def load_models(npu: aa.Device, files: ModelFiles, pages: Sequence[Page]) 
         return Copies(await together(load_copy, range(COPIES)))
 
     sizes = {detect.detector_size(*page.image.shape[:2]) for page in pages}
-    detector, classifier, recogniser = await together(
-        load,
-        (
-            (files.detect, [(1, 3, *size) for size in sorted(sizes)]),
-            (files.classify, [(1, 3, lines.LINE_HEIGHT, lines.CLASSIFIER_WIDTH)]),
-            (files.recognise, [(1, 3, lines.LINE_HEIGHT, width) for width in lines.WIDTHS]),
-        ),
-    )
+    stages: list[tuple[Path, Sequence[tuple[int, ...]]]] = [
+        (files.detect, [(1, 3, *size) for size in sorted(sizes)]),
+        (files.classify, [(1, 3, lines.LINE_HEIGHT, lines.CLASSIFIER_WIDTH)]),
+        (files.recognise, [(1, 3, lines.LINE_HEIGHT, width) for width in lines.WIDTHS]),
+    ]
+    detector, classifier, recogniser = await together(load, stages)
     alphabet = await anyio.to_thread.run_sync(read_alphabet, files.alphabet)
     return Models(detector, classifier, recogniser, alphabet)
 
