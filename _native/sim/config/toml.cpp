@@ -34,7 +34,7 @@ Value TomlReader::read() {
         if (peek() == '[')
             header();
         else
-            key_value(current_);
+            key_value(current_, 0);
         end_of_line();
     }
     return std::move(root_);
@@ -168,7 +168,7 @@ TomlReader::Place TomlReader::enter_dotted(const Place &from, const std::string 
     return {&*found, path};
 }
 
-void TomlReader::key_value(const Place &into) {
+void TomlReader::key_value(const Place &into, int depth) {
     std::vector<std::string> parts = key();
     expect('=', "after a key");
     Place place = into;
@@ -179,7 +179,7 @@ void TomlReader::key_value(const Place &into) {
         fail("key " + quoted(last) + " is defined twice");
     skip_blanks();
     std::string path = child_path(place.path, last);
-    Value parsed = value(path, 0);
+    Value parsed = value(path, depth);
     if (parsed.is_object() || parsed.is_array())
         origins_[path] = Origin::Closed;
     (*place.table)[last] = std::move(parsed);
@@ -199,7 +199,7 @@ Value TomlReader::value(const std::string &path, int depth) {
     if (accept("["))
         return array(path, depth);
     if (accept("{"))
-        return inline_table(path);
+        return inline_table(path, depth);
     return bare_value();
 }
 
@@ -216,13 +216,13 @@ Value TomlReader::array(const std::string &path, int depth) {
     }
 }
 
-Value TomlReader::inline_table(const std::string &path) {
+Value TomlReader::inline_table(const std::string &path, int depth) {
     Value table = Value::object();
     skip_blanks();
     if (accept("}"))
         return table;
     for (;;) {
-        key_value({&table, path});
+        key_value({&table, path}, depth + 1);
         skip_blanks();
         if (accept("}"))
             return table;

@@ -42,13 +42,13 @@ private:
     std::vector<std::string> key();
     std::string key_part();
     void header();
-    void key_value(const Place &into);
+    void key_value(const Place &into, int depth);
     Place enter_header(const Place &from, const std::string &part);
     Place enter_dotted(const Place &from, const std::string &part);
 
     Value value(const std::string &path, int depth);
     Value array(const std::string &path, int depth);
-    Value inline_table(const std::string &path);
+    Value inline_table(const std::string &path, int depth);
     Value bare_value();
     Value number(std::string token);
     std::string basic_string();

@@ -33,6 +33,8 @@ std::string read_file(const std::string &path) {
 Value parse_toml(std::string_view text, const std::string &source) { return TomlReader(text, source).read(); }
 
 Value parse_json(std::string_view text, const std::string &source) {
+    if (text.find_first_not_of(" \t\r\n") == std::string_view::npos)
+        throw Error(source + ":1: the file is empty");
     try {
         return Value::parse(text.begin(), text.end());
     } catch (const Value::parse_error &error) {
