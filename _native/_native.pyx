@@ -10,8 +10,8 @@ a report, the C++ runtime hears it (runtime/report_thread.cpp), loops.pyx is wok
 import asyncio
 import atexit
 import sys
-import warnings
 import weakref
+from contextvars import copy_context
 
 import numpy as np
 
@@ -21,16 +21,14 @@ from cpython.buffer cimport (
     Py_buffer, PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_CheckBuffer,
     PyObject_GetBuffer,
 )
-from cpython.bytes cimport PyBytes_AsStringAndSize
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from cython.operator cimport dereference as deref
 from libc.stddef cimport size_t
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uintptr_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uintptr_t
 from libc.string cimport memset
 from libcpp cimport bool as cbool
-from libcpp.memory cimport make_shared, shared_ptr, unique_ptr
+from libcpp.memory cimport shared_ptr
 from libcpp.string cimport string
-from libcpp.utility cimport move
 from libcpp.vector cimport vector
 
 cimport runtime as rt

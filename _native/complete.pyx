@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # The only place where an operation gets its result: from its ticket, once.
 
-from contextvars import copy_context
-
-
 cdef complete_all(rt.Ticket *ticket):
     cdef rt.Ticket *following
     while ticket is not NULL:

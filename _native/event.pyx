@@ -17,9 +17,8 @@ cdef class Event:
     cdef object __weakref__
 
     def __dealloc__(self):
-        # Never blocks, and is allowed while waits for it are queued (aclrtDestroyEvent).
-        if self.handle is not NULL and self.core is not None and not self.core.device.closed() and not rt.forked():
-            self.core.device.api().aclrtDestroyEvent(self.handle)
+        if self.handle is not NULL:
+            self.core.device.destroy_event(self.handle)
 
     def __await__(self):
         return new_follower(self.operation).__await__()

@@ -12,8 +12,9 @@ cdef class Operation:
     """Work on the device, submitted when this object was made. Awaiting it waits; it starts nothing.
 
     It speaks the protocol of `asyncio.Future` (`asyncio.isfuture` is true), so `gather`, `wait`, `wait_for`, `shield`
-    and `as_completed` take it as it is; it also passes for a coroutine, so `TaskGroup.create_task` does too. Under trio
-    it is awaited directly. It can be awaited any number of times, before and after it is done.
+    and `as_completed` take it as it is, without a task around it. `TaskGroup.create_task` takes coroutines only: await
+    the operation in one. Under trio it is awaited directly. It can be awaited any number of times, before and after it
+    is done.
 
     Guaranteed: what the device touches stays alive until the device is past it, whatever becomes of this object.
     A report from the device is asked for when somebody waits (`await`, `add_done_callback`), not before. An operation
@@ -148,19 +149,6 @@ cdef class Operation:
         return waiting
 
     __iter__ = __await__
-
-    def send(self, value: object):
-        """Coroutine protocol, for `asyncio.TaskGroup.create_task` and `asyncio.run`."""
-        return self.step()
-
-    def throw(self, kind: object, value: object = None, traceback: object = None):
-        """Coroutine protocol."""
-        if value is None:
-            value = kind if isinstance(kind, BaseException) else kind()
-        raise value
-
-    def close(self) -> None:
-        """Coroutine protocol. Does nothing: the operation is on its way."""
 
     cdef object step(self):
         if self.state == PENDING:

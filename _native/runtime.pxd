@@ -268,6 +268,7 @@ cdef extern from "device.h" namespace "aioascend" nogil:
         aclError wrap_stream(aclrtStream, shared_ptr[Stream] &)
         void told(const shared_ptr[Failure] &)
         aclError create_event(cbool, aclrtEvent &)
+        void destroy_event(aclrtEvent)
         cbool event_complete(aclrtEvent)
         aclError memory_info(size_t &, size_t &)
         aclError load_model(const string &, uint32_t &)

@@ -2,6 +2,7 @@
 // Single ACL calls with the device's context set.
 #include "context_guard.h"
 #include "device.h"
+#include "process.h"
 
 namespace aioascend {
 namespace {
@@ -15,11 +16,29 @@ aclError in_context(const Device &device, Call call) {
 }  // namespace
 
 aclError Device::create_event(bool timed, aclrtEvent &out) {
-    return in_context(*this, [&] {
+    const aclError code = in_context(*this, [&] {
         return can().event_ex ? api().aclrtCreateEventExWithFlag(
                                     &out, timed ? ACL_EVENT_SYNC | ACL_EVENT_TIME_LINE : ACL_EVENT_SYNC)
                               : api().aclrtCreateEvent(&out);
     });
+    if (code == 0) {
+        std::lock_guard<std::mutex> lock(events_mutex_);
+        events_.insert(out);
+    }
+    return code;
+}
+
+void Device::destroy_event(aclrtEvent event) {
+    if (forked()) {
+        return;
+    }
+    {
+        std::lock_guard<std::mutex> lock(events_mutex_);
+        if (events_.erase(event) == 0) {
+            return;
+        }
+    }
+    api().aclrtDestroyEvent(event);  // never blocks, and is allowed while waits for it are queued
 }
 
 bool Device::event_complete(aclrtEvent event) {

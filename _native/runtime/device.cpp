@@ -111,7 +111,23 @@ aclError Device::close() {
         pinned_memory_.close();
     });
     worker_.stop();
-    return api().aclrtResetDevice(index_);
+    std::unordered_set<aclrtEvent> left;
+    {
+        std::lock_guard<std::mutex> lock(events_mutex_);
+        left.swap(events_);
+    }
+    for (aclrtEvent event : left) {
+        api().aclrtDestroyEvent(event);
+    }
+    const aclError code = api().aclrtResetDevice(index_);
+    if (code == ACL_ERROR_RT_LOST_HEARTBEAT || code == ACL_ERROR_RT_SOCKET_CLOSE) {
+        // A lost device has nothing left to give back in order. If the force fails too, there is nothing to be done.
+        if (can().device_force_reset) {
+            api().aclrtResetDeviceForce(index_);
+        }
+        return 0;
+    }
+    return code;
 }
 
 aclError Device::create_stream(uint32_t priority, uint32_t flags, std::shared_ptr<Stream> &out) {

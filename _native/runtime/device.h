@@ -6,6 +6,8 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "loader.h"
@@ -42,6 +44,7 @@ public:
 
     // Single calls with this device's context set (calls.cpp). Those marked so may block.
     aclError create_event(bool timed, aclrtEvent &out);
+    void destroy_event(aclrtEvent event);  // nothing to do once the device is closed: events go with it
     bool event_complete(aclrtEvent event);
     aclError memory_info(size_t &free, size_t &total);
     aclError load_model(const std::string &path, uint32_t &id);               // blocks
@@ -96,6 +99,8 @@ private:
     std::atomic<aclError> fault_{0};
     std::mutex mutex_;
     std::vector<std::shared_ptr<Stream>> streams_;
+    std::mutex events_mutex_;
+    std::unordered_set<aclrtEvent> events_;
     std::mutex exception_mutex_;
     std::vector<Exception> exceptions_;
     std::atomic<bool> has_exceptions_{false};

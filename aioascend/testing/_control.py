@@ -94,32 +94,32 @@ class Control:
                 "package; unset AIOASCEND_LIBRARY to use the one that belongs to it"
             )
         for name, arguments in _COMMANDS.items():
-            function = self._library[name]
+            function = getattr(self._library, name)
             function.restype, function.argtypes = c_int, arguments
         for name, (result, arguments) in _QUERIES.items():
-            function = self._library[name]
+            function = getattr(self._library, name)
             function.restype, function.argtypes = result, arguments
-        self._message = self._library["aclGetRecentErrMsg"]
+        self._message = self._library.aclGetRecentErrMsg
         self._message.restype, self._message.argtypes = c_char_p, ()
 
     def exports(self, function: str) -> bool:
         """Whether the library has a function of this name."""
         try:
-            self._library[function]
+            getattr(self._library, function)
         except AttributeError:
             return False
         return True
 
     def command(self, name: str, *arguments: Any) -> None:
         """Call a function that returns a code; anything but 0 raises the `AclError` of that code."""
-        code = self._library[name](*arguments)
+        code = getattr(self._library, name)(*arguments)
         if code != 0:
             # The library keeps the message for the thread that made the call: this one.
             raise error_from_code(code, name, text(self._message()))
 
     def query(self, name: str, *arguments: Any) -> Any:
         """Call a function that returns a value."""
-        return self._library[name](*arguments)
+        return getattr(self._library, name)(*arguments)
 
     def timeline(self) -> list[TaskRecord]:
         """What aclsimTimeline has now."""

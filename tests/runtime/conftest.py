@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every test of the runtime runs on each event loop, on the simulator, and must leave nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import importlib.util
+import sys
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import anyio
+import pytest
+
+import aioascend as aa
+from aioascend import _native
+from aioascend.testing import Simulator, simulator
+
+LIVE = ("streams", "events", "contexts", "device_blocks", "host_blocks", "models", "datasets", "data_buffers", "tasks")
+
+
+def eager_loop() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    loop.set_task_factory(asyncio.eager_task_factory)
+    return loop
+
+
+def _loops() -> dict[str, tuple[str, dict[str, Any]]]:
+    loops: dict[str, tuple[str, dict[str, Any]]] = {"asyncio": ("asyncio", {"use_uvloop": False})}
+    if sys.version_info >= (3, 12):
+        loops["eager"] = ("asyncio", {"loop_factory": eager_loop})
+    if importlib.util.find_spec("uvloop"):
+        loops["uvloop"] = ("asyncio", {"use_uvloop": True})
+    loops["trio"] = ("trio", {})
+    return loops
+
+
+LOOPS = _loops()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "asyncio_only: for what only asyncio has, such as gather")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    dropped = [
+        item
+        for item in items
+        if item.get_closest_marker("asyncio_only")
+        and item.callspec.params.get("anyio_backend", ("",))[0] == "trio"  # type: ignore[attr-defined]
+    ]
+    if dropped:
+        config.hook.pytest_deselected(items=dropped)
+        items[:] = [item for item in items if item not in dropped]
+
+
+@pytest.fixture(params=list(LOOPS.values()), ids=list(LOOPS))
+def anyio_backend(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+@pytest.fixture(autouse=True)
+def sim() -> Iterator[Simulator]:
+    """The simulator, reset. Whatever a test made must be gone when it ends, and every ticket resolved."""
+    sim = simulator("sim")
+    sim.reset()
+    sim.strict()
+    before = {what: sim.live(what) for what in LIVE}
+    yield sim
+    sim.reset()
+    gc.collect()
+    _native.forget_closed_loops()
+    assert _native.ticket_counts()["live"] == 0
+    assert {what: sim.live(what) for what in LIVE} == before
+
+
+@pytest.fixture
+async def npu(anyio_backend: object) -> AsyncIterator[aa.Device]:
+    async with aa.open_device(0, backend="sim") as device:
+        yield device
+
+
+@pytest.fixture
+async def stream(npu: aa.Device) -> AsyncIterator[aa.Stream]:
+    async with npu.create_stream() as stream:
+        yield stream
+
+
+@pytest.fixture
+async def other(npu: aa.Device) -> AsyncIterator[aa.Stream]:
+    async with npu.create_stream() as stream:
+        yield stream
+
+
+async def until(condition: Any, *, turns: int = 100_000) -> None:
+    """Let the loop turn until `condition()`; fails instead of hanging."""
+    for _ in range(turns):
+        if condition():
+            return
+        await anyio.lowlevel.checkpoint()
+        await anyio.to_thread.run_sync(lambda: None)
+    raise AssertionError("the condition did not become true")

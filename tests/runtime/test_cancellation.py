@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cancelling abandons the wait; the device goes on, and what it touches stays."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import random
+import weakref
+
+import anyio
+import numpy as np
+import pytest
+
+import aioascend as aa
+from aioascend import _native
+from aioascend.testing import Simulator
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_cancel_returns_at_once_and_keeps_the_buffers(
+    npu: aa.Device, stream: aa.Stream, sim: Simulator
+) -> None:
+    source = np.full(1 << 20, 3, "uint8")
+    pinned = await npu.pinned(1 << 20, "uint8")
+    pinned.array[:] = source
+    buffer = npu.empty(1 << 20, "uint8")
+    await stream.memset(buffer, 0)
+    blocks = npu._core.pool_statistics()["pinned_live_blocks"]
+    with sim.hold(stream):
+        with anyio.move_on_after(0) as scope:
+            await stream.memcpy(buffer, pinned)
+        assert scope.cancelled_caught
+        del pinned
+        gc.collect()
+        assert npu._core.pool_statistics()["pinned_live_blocks"] == blocks  # the device may still read it
+    target = np.zeros(1 << 20, "uint8")
+    await stream.memcpy(target, buffer)
+    assert (target == 3).all()
+    assert npu._core.pool_statistics()["pinned_live_blocks"] == blocks - 1
+
+
+async def test_a_cancelled_copy_does_not_reach_the_array(npu: aa.Device, stream: aa.Stream, sim: Simulator) -> None:
+    buffer = npu.empty(64, "uint8")
+    await stream.memset(buffer, 9)
+    target = np.zeros(64, "uint8")
+    with sim.hold(stream):
+        with anyio.move_on_after(0):
+            await stream.memcpy(target, buffer)
+    await stream
+    if anyio.get_cancelled_exc_class() is asyncio.CancelledError:  # under trio only the wait is cancelled
+        assert (target == 0).all()
+
+
+async def test_cancelling_one_wait_of_an_event_leaves_the_others(
+    npu: aa.Device, stream: aa.Stream, sim: Simulator
+) -> None:
+    with sim.hold(stream):
+        stream.memset(npu.empty(4, "uint8"), 0)
+        event = stream.record()
+        with anyio.move_on_after(0):
+            await event
+        with anyio.move_on_after(0):
+            await stream
+    await event
+    await stream
+
+
+@pytest.mark.asyncio_only
+async def test_cancel_of_the_operation_itself(npu: aa.Device, stream: aa.Stream, sim: Simulator) -> None:
+    with sim.hold(stream):
+        operation = stream.memset(npu.empty(4, "uint8"), 0)
+        waiting = asyncio.ensure_future(asyncio.shield(operation))
+        await asyncio.sleep(0)
+        assert operation.cancel("enough")
+        assert not operation.cancel()
+        assert operation.cancelled()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        with pytest.raises(asyncio.CancelledError, match="enough"):
+            operation.result()
+    await stream
+
+
+@pytest.mark.asyncio_only
+async def test_a_thousand_random_cancellations(
+    npu: aa.Device, stream: aa.Stream, other: aa.Stream, sim: Simulator
+) -> None:
+    chance = random.Random(7)
+    buffer = npu.empty(4, "uint8")
+    late = _native.ticket_counts()["late"]
+
+    async def use(index: int) -> None:
+        await (stream, other)[index % 2].memset(buffer, index % 256)
+
+    with sim.hold(device=npu):
+        tasks = [asyncio.create_task(use(index)) for index in range(1000)]
+        await asyncio.sleep(0)
+        cancelled = chance.sample(tasks, 500)
+        for task in cancelled:
+            task.cancel()
+        results = await asyncio.gather(*cancelled, return_exceptions=True)
+        assert all(isinstance(result, asyncio.CancelledError) for result in results)
+    await asyncio.gather(*set(tasks) - set(cancelled))
+    await asyncio.gather(stream, other)
+    assert _native.ticket_counts()["live"] == 0
+    assert _native.ticket_counts()["late"] - late == 500
+
+
+@pytest.mark.asyncio_only
+async def test_cancel_races_with_the_report(npu: aa.Device, stream: aa.Stream) -> None:
+    buffer = npu.empty(4, "uint8")
+    chance = random.Random(11)
+    for _ in range(1000):
+        task = asyncio.ensure_future(_set(stream, buffer))
+        for _ in range(chance.randrange(4)):
+            await asyncio.sleep(0)
+        task.cancel()
+        (result,) = await asyncio.gather(task, return_exceptions=True)
+        assert result is None or isinstance(result, asyncio.CancelledError)
+    await stream
+
+
+async def _set(stream: aa.Stream, buffer: aa.DeviceBuffer) -> None:
+    await stream.memset(buffer, 1)
+
+
+async def test_references_are_dropped_with_the_report(npu: aa.Device, stream: aa.Stream) -> None:
+    class Watched(np.ndarray):
+        pass
+
+    array = np.zeros(1 << 19, "uint8").view(Watched)
+    gone = weakref.ref(array)
+    operation = stream.memcpy(npu.empty(1 << 19, "uint8"), array)
+    del array
+    gc.collect()
+    assert gone() is not None
+    await operation
+    assert gone() is None

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A failed task finds its own operation, and nobody receives what was made of its output."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import anyio
+import numpy as np
+import pytest
+
+import aioascend as aa
+from aioascend.testing import Simulator
+
+pytestmark = pytest.mark.anyio
+
+AICORE_EXCEPTION = 507015
+
+
+@pytest.fixture(params=["eager", "lazy"])
+def delivery(request: pytest.FixtureRequest, sim: Simulator) -> None:
+    """When the library tells of a failed task is not specified: before what follows it, or when somebody asks."""
+    sim.set_exception_delivery(request.param)
+
+
+async def outcome(awaitable: Any) -> BaseException | None:
+    try:
+        await awaitable
+    except aa.AioascendError as error:
+        return error
+    return None
+
+
+@pytest.mark.usefixtures("delivery")
+async def test_failure_in_the_middle_of_a_stream(
+    npu: aa.Device, stream: aa.Stream, other: aa.Stream, sim: Simulator
+) -> None:
+    buffer = npu.empty(16, "uint8")
+    await stream.memset(buffer, 0)
+    sim.fail_task(stream=stream, nth=3, code=AICORE_EXCEPTION)
+    with sim.hold(stream):
+        operations = [stream.memset(buffer, value) for value in range(6)]
+        elsewhere = other.memset(npu.empty(4, "uint8"), 0)
+        await elsewhere
+    errors = [await outcome(operation) for operation in operations]
+    assert errors[:2] == [None, None]
+    failed = errors[2]
+    assert isinstance(failed, aa.TaskError)
+    assert failed.code == AICORE_EXCEPTION
+    assert failed.name == "ACL_ERROR_RT_AICORE_EXCEPTION"
+    assert "memset #4" in failed.where
+    for error in errors[3:]:
+        assert isinstance(error, aa.DependencyError)
+        assert error.__cause__ is failed
+        assert error.code == AICORE_EXCEPTION
+    await stream.memset(buffer, 1)  # fresh: somebody has been told
+    target = np.zeros(16, "uint8")
+    await stream.memcpy(target, buffer)
+    assert (target == 1).all()
+
+
+@pytest.mark.usefixtures("delivery")
+async def test_what_is_submitted_before_anybody_was_told_is_not_run(
+    npu: aa.Device, stream: aa.Stream, sim: Simulator
+) -> None:
+    buffer = npu.empty(16, "uint8")
+    await stream.memset(buffer, 0)
+    sim.fail_task(stream=stream, code=AICORE_EXCEPTION)
+    failed = stream.memset(buffer, 1)
+    done = stream.record()  # its wait learns of the failure, and is the first to be told
+    error = await outcome(done)
+    assert isinstance(error, aa.DependencyError)
+    assert isinstance(await outcome(failed), aa.TaskError)
+    assert error.__cause__ is failed.exception()
+
+
+async def test_an_unawaited_failure_surfaces_at_the_next_awaited_operation(
+    npu: aa.Device, stream: aa.Stream, sim: Simulator
+) -> None:
+    buffer = npu.empty(16, "uint8")
+    await stream.memset(buffer, 0)
+    sim.fail_task(stream=stream, code=AICORE_EXCEPTION)
+    stream.memset(buffer, 1)
+    await anyio.to_thread.run_sync(sim.wait_tasks, stream, 3)  # two and the callback of the first
+    error = await outcome(stream.memset(buffer, 2))
+    assert isinstance(error, aa.DependencyError)
+    assert isinstance(error.__cause__, aa.TaskError)
+    assert await outcome(stream.memset(buffer, 3)) is None
+
+
+@pytest.mark.asyncio_only
+async def test_a_failure_nobody_awaits_goes_to_the_exception_handler(npu: aa.Device, sim: Simulator) -> None:
+    reports: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: reports.append(context))
+    async with npu.create_stream() as stream:
+        sim.fail_task(stream=stream, code=AICORE_EXCEPTION)
+        stream.memset(npu.empty(4, "uint8"), 1)
+        stream.memset(npu.empty(4, "uint8"), 2)
+    assert len(reports) == 1
+    assert reports[0]["exception"].code == AICORE_EXCEPTION
+    assert "nobody awaited" in reports[0]["message"]
+
+
+@pytest.mark.usefixtures("delivery")
+async def test_a_failure_crosses_streams_through_events(
+    npu: aa.Device, stream: aa.Stream, other: aa.Stream, sim: Simulator
+) -> None:
+    buffer = npu.empty(16, "uint8")
+    await stream.memset(buffer, 0)
+    await other.memset(buffer, 0)
+    sim.fail_task(stream=stream, code=AICORE_EXCEPTION)
+    with sim.hold(stream):
+        failed = stream.memset(buffer, 1)
+        event = stream.record()
+        before = other.memset(npu.empty(4, "uint8"), 0)
+        other.wait(event)
+        behind = other.memcpy(np.zeros(16, "uint8"), buffer)
+    assert await outcome(before) is None
+    error = await outcome(behind)
+    assert isinstance(error, aa.DependencyError)
+    assert error.__cause__ is await outcome(failed)
+    with pytest.raises(aa.DependencyError):
+        other.wait(event)
+    assert await outcome(other.memset(buffer, 1)) is None
+    assert await outcome(stream.memset(buffer, 1)) is None
+
+
+async def test_a_refused_launch_raises_from_the_call(npu: aa.Device, stream: aa.Stream, sim: Simulator) -> None:
+    buffer = npu.empty(16, "uint8")
+    await stream.memset(buffer, 0)
+    sim.fail_call("aclrtMemsetAsync", code=207001)
+    with pytest.raises(aa.OutOfMemoryError) as caught:
+        stream.memset(buffer, 1)
+    assert caught.value.code == 207001
+    await stream.memset(buffer, 2)
+
+
+async def test_a_refused_launch_from_the_host_queue_fails_its_operation(
+    npu: aa.Device, stream: aa.Stream, sim: Simulator
+) -> None:
+    buffer = npu.empty(16, "uint8")
+    await stream.memset(buffer, 0)
+    with sim.hold(stream):
+        operations = [stream.memset(buffer, value % 256) for value in range(600)]
+        assert stream.queued
+        sim.fail_call("aclrtMemsetAsync", nth=10, code=507899)
+    errors = [await outcome(operation) for operation in operations]
+    own = [error for error in errors if error is not None and not isinstance(error, aa.DependencyError)]
+    assert len(own) == 1
+    first = errors.index(own[0])
+    assert errors[:first] == [None] * first
+    assert all(isinstance(error, aa.DependencyError) and error.__cause__ is own[0] for error in errors[first + 1 :])
+    assert await outcome(stream.memset(buffer, 1)) is None
+
+
+async def test_no_memory_fails_the_operations_that_need_it(npu: aa.Device, stream: aa.Stream, sim: Simulator) -> None:
+    sim.limit_memory(1 << 20)
+    large = npu.empty(64 << 20, "uint8")
+    error = await outcome(stream.memset(large, 0))
+    assert isinstance(error, aa.OutOfMemoryError)
+    sim.limit_memory(None)
+    assert await outcome(stream.memset(npu.empty(64 << 20, "uint8"), 0)) is None
+
+
+async def test_a_report_that_never_comes(sim: Simulator, anyio_backend: object) -> None:
+    async with aa.open_device(1, backend="sim", report_timeout=0.3) as npu, npu.create_stream() as stream:
+        buffer = npu.empty(4, "uint8")
+        await stream.memset(buffer, 0)
+        sim.drop_callback(device=1, stream=stream)
+        error = await outcome(stream.memset(buffer, 1))
+        assert isinstance(error, aa.ReportLostError)
+        assert await outcome(stream.memset(buffer, 2)) is None
+
+
+async def test_a_lost_device_fails_everything_in_flight(sim: Simulator, anyio_backend: object) -> None:
+    async with aa.open_device(1, backend="sim") as npu:
+        async with npu.create_stream() as stream:
+            buffer = npu.empty(4, "uint8")
+            await stream.memset(buffer, 0)
+            with sim.hold(stream):
+                operations = [stream.memset(buffer, value % 256) for value in range(600)]
+                sim.lose_device(1)
+                errors = [await outcome(operation) for operation in operations]
+            assert all(isinstance(error, aa.DeviceLostError) for error in errors)
+        sim.restore_device(1)
+    async with aa.open_device(1, backend="sim") as npu, npu.create_stream() as stream:
+        await stream.memset(npu.empty(4, "uint8"), 0)  # closing has reset it by force
+
+
+@pytest.mark.parametrize("missing", [("aclrtGetThreadLastTaskId",), ("aclrtGetThreadLastTaskId", "aclrtStreamGetId")])
+async def test_older_libraries_narrow_a_failure_to_a_group(
+    missing: tuple[str, ...], sim: Simulator, anyio_backend: object
+) -> None:
+    from aioascend import _native
+    from aioascend._backend import Backend, load_backend
+    from aioascend.device import Device, _Opened
+
+    library = load_backend("sim").library.without(*missing)
+    opened = _Opened(_native.DeviceCore(library, 1), {})
+    opened.users = 1
+    await anyio.to_thread.run_sync(opened.core.open)
+    async with Device(opened, Backend(library, "sim", ())) as npu, npu.create_stream() as stream:
+        buffer = npu.empty(4, "uint8")
+        await stream.memset(buffer, 0)
+        sim.fail_task(device=1, stream=stream, code=AICORE_EXCEPTION)
+        with sim.hold(stream):
+            first, second = stream.memset(buffer, 1), stream.memset(buffer, 2)
+        errors = [await outcome(first), await outcome(second)]
+        assert all(error is not None and getattr(error, "code", 0) == AICORE_EXCEPTION for error in errors)
+        assert await outcome(stream.memset(buffer, 3)) is None
