@@ -8,7 +8,16 @@ from pathlib import Path
 import pytest
 from sim_models.simulator import Acl, Launch, Model, engine_path, library_path, new_stream, package_file
 
-OBJECTS = ("models", "datasets", "data_buffers", "tensor_descs", "model_descs", "device_blocks", "streams", "tasks")
+OBJECTS = (
+    "models",
+    "datasets",
+    "data_buffers",
+    "tensor_descs",
+    "model_descs",
+    "device_blocks",
+    "streams",
+    "tasks",
+)
 
 
 @pytest.fixture(scope="session")
@@ -64,6 +73,8 @@ def launch(load: Callable[..., Model]) -> Iterator[Callable[..., Launch]]:
 def stream(acl: Acl) -> Iterator[c_void_p]:
     made = new_stream(acl)
     yield made
+    acl.aclsimReleaseStream(made)  # what a failed test may have left held would block the destroy
+    acl.aclsimReleaseDevice(0)
     acl.aclrtDestroyStream(made)
 
 

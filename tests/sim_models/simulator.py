@@ -338,7 +338,9 @@ class Model:
 class Launch:
     """Device memory and datasets for executions of a model, sized by `inputs` and `output_sizes`."""
 
-    def __init__(self, model: Model, inputs: Sequence[Array | None], output_sizes: Sequence[int | None]) -> None:
+    def __init__(
+        self, model: Model, inputs: Sequence[Array | None], output_sizes: Sequence[int | None]
+    ) -> None:
         self.model, self.acl = model, model.acl
         self.inputs = [
             DeviceMemory(self.acl, self.model.desc.input_size(i) if array is None else array.nbytes, array)
@@ -381,4 +383,3 @@ def timeline(acl: Acl) -> list[Record]:
     records = (Record * max(count.value, 1))()
     acl.aclsimTimeline(records, count.value, byref(count))
     return list(records[: count.value])
-

@@ -98,7 +98,7 @@ def test_latency_is_per_execution_and_per_item(
 
 
 def test_gears_of_a_described_model(load: Load, launch: Launcher, acl: Acl) -> None:
-    model = load(COPY.replace("name = \"copy\"", "name = \"copy\"\ndynamic_batch = [1, 8]"))
+    model = load(COPY.replace('name = "copy"', 'name = "copy"\ndynamic_batch = [1, 8]'))
     assert model.desc.inputs() == ["x", GEAR_INPUT]
     assert model.desc.output_size(0) == 8 * 16
     run = launch(model, [np.arange(24, dtype=np.float32), None], [8 * 16])
@@ -110,7 +110,9 @@ def test_gears_of_a_described_model(load: Load, launch: Launcher, acl: Acl) -> N
     assert run.result(0)[7].tolist() == [21, 22, 23, 21]
 
 
-def test_the_name_is_that_of_the_file_unless_given(load: Load, launch: Launcher, acl: Acl, tmp_path: Path) -> None:
+def test_the_name_is_that_of_the_file_unless_given(
+    load: Load, launch: Launcher, acl: Acl, tmp_path: Path
+) -> None:
     path = tmp_path / "nameless.json"
     path.write_text(one_output({}, [1]))
     launch(load(path), [X, N], [4]).execute()
@@ -136,18 +138,27 @@ LISTED = '[[inputs]]\nname = "x"\nshape = [1]\n[[outputs]]\nname = "y"\nshape = 
         ("lattency_us = 1\n" + LISTED, "lattency_us: unknown key; known here: .*'latency_us'"),
         ("latency_us = 'fast'\n" + LISTED, 'latency_us: expected a number, found "fast"'),
         ("latency_us = -1\n" + LISTED, "latency_us: must lie between 0 and"),
-        (LISTED.replace("shape", "dtype = 'float'\nshape", 1), r"inputs\[0\].dtype: unknown element type 'float'; known: float32"),
+        (
+            LISTED.replace("shape", "dtype = 'float'\nshape", 1),
+            r"inputs\[0\].dtype: unknown element type 'float'; known: float32",
+        ),
         (LISTED.replace("shape = [1]\n", "", 1), r"inputs\[0\].shape: is missing"),
-        (LISTED.replace("name = \"x\"\n", "", 1), r"inputs\[0\].name: every input and output needs a name"),
+        (LISTED.replace('name = "x"\n', "", 1), r"inputs\[0\].name: every input and output needs a name"),
         (LISTED.replace("[1]", "[1, 0]", 1), r"inputs\[0\].shape: \[1,0\] holds 0"),
         (LISTED.replace("[1]", "[1, -2]", 1), r"inputs\[0\].shape: \[1,-2\] holds -2"),
         (LISTED.replace("[1]", "['a']", 1), r"inputs\[0\].shape: expected a list of integers"),
-        (LISTED.replace("[1]", f"{[2**40, 2**40]}", 1), r"inputs\[0\].shape: .* is larger than memory can be"),
+        (
+            LISTED.replace("[1]", f"{[2**40, 2**40]}", 1),
+            r"inputs\[0\].shape: .* is larger than memory can be",
+        ),
         (LISTED + "fill = 'noise'", r"outputs\[0\].fill: unknown rule 'noise'"),
         (LISTED + "fill = 'copy'\nfrom = 'z'", r"outputs\[0\].from: there is no input 'z'; inputs: 'x'"),
         (LISTED + "fill = 'constant'", r"outputs\[0\].value: belongs to fill = \"constant\""),
         (LISTED + "value = 1", r"outputs\[0\].value: belongs to fill = \"constant\""),
-        (LISTED.replace("[1]", "[1]", 1)[:-4] + "[1, -1]\n", r"outputs\[0\].shape: dimension 1 is open, but input 'x'"),
+        (
+            LISTED.replace("[1]", "[1]", 1)[:-4] + "[1, -1]\n",
+            r"outputs\[0\].shape: dimension 1 is open, but input 'x'",
+        ),
         (LISTED + "[[outputs]]\nname = 'y'\nshape = [2]", "outputs: the name 'y' is used twice"),
         ("inputs = 3", "inputs: expected an array of tables, found 3"),
         ("dynamic_batch = [1, 2]\n" + LISTED, "dynamic_batch needs inputs whose first dimension is open"),
@@ -157,9 +168,15 @@ LISTED = '[[inputs]]\nname = "x"\nshape = [1]\n[[outputs]]\nname = "y"\nshape = 
         ("dynamic_batch = [1]\ndynamic_hw = [[1, 1]]\n" + LISTED, "exclude each other"),
         ("dynamic_hw = [[1, 2, 3]]\n" + LISTED, r"dynamic_hw: a gear is \[height, width\], not \[1,2,3\]"),
         ("dynamic_hw = [[1, 2]]\n" + LISTED, "dynamic_hw needs one input of four dimensions"),
-        ("dynamic_dims = [[1], [1, 2]]\n" + LISTED, r"dynamic_dims: gears \[1\] and \[1,2\] differ in length"),
+        (
+            "dynamic_dims = [[1], [1, 2]]\n" + LISTED,
+            r"dynamic_dims: gears \[1\] and \[1,2\] differ in length",
+        ),
         ("dynamic_dims = [[1, 2]]\n" + LISTED, "dynamic_dims gives 2 sizes per gear for 0 open dimensions"),
-        ("onnx = 'net.onnx'", "onnx: 'net.onnx' is relative, which means nothing for a description in memory"),
+        (
+            "onnx = 'net.onnx'",
+            "onnx: 'net.onnx' is relative, which means nothing for a description in memory",
+        ),
         ("onnx = ''", "onnx: is empty"),
         (WRAPPER + LISTED, "inputs: comes from the ONNX file"),
         (WRAPPER + "shapes = { x = [0] }", r"shapes.x: \[0\] holds 0"),
@@ -173,9 +190,7 @@ def test_a_description_with_a_mistake_names_it(acl: Acl, text: str, message: str
     assert caught.value.code == 100003
 
 
-def test_a_wrapper_reads_the_file_beside_it(
-    load: Load, tmp_path: Path, classifier: Path
-) -> None:
+def test_a_wrapper_reads_the_file_beside_it(load: Load, tmp_path: Path, classifier: Path) -> None:
     (tmp_path / "net.onnx").write_bytes(classifier.read_bytes())
     path = tmp_path / "fixed.toml"
     path.write_text('onnx = "net.onnx"\nshapes = { x = [2, 3, 48, 192] }\n')
@@ -210,12 +225,12 @@ def test_a_shape_that_the_network_refuses(acl: Acl, tmp_path: Path, recognizer: 
     assert caught.value.code == 145021
 
 
-def test_a_small_output_fails_the_task(
-    load: Load, launch: Launcher, acl: Acl, stream: c_void_p
-) -> None:
+def test_a_small_output_fails_the_task(load: Load, launch: Launcher, acl: Acl, stream: c_void_p) -> None:
     run = launch(load(COPY), [np.zeros((4, 3), np.float32)], [63])
     run.input_set.describe(0, "float32", [4, 3])
     run.execute_async(stream)
-    with pytest.raises(AclError, match=r"output 'y' came out as \[4,4\] float32.* buffer of 63 bytes") as caught:
+    with pytest.raises(
+        AclError, match=r"output 'y' came out as \[4,4\] float32.* buffer of 63 bytes"
+    ) as caught:
         acl.aclrtSynchronizeStream(stream)
     assert caught.value.code == 507011

@@ -39,9 +39,7 @@ def test_a_stateful_static_model_runs_step_by_step(
     for step, following in zip(steps, [*steps[1:], None], strict=True):
         step.execute_async(stream)
         if following is not None:
-            acl.aclrtMemcpyAsync(
-                following.inputs[1].address, 1024, step.outputs[1].address, 1024, 3, stream
-            )
+            acl.aclrtMemcpyAsync(following.inputs[1].address, 1024, step.outputs[1].address, 1024, 3, stream)
     acl.aclrtSynchronizeStream(stream)
     for step, part in zip(steps, wave, strict=True):
         expected, state = answers(silero, {"input": part, "state": state})

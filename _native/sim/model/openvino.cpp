@@ -249,17 +249,18 @@ public:
 
     void reshape(const std::vector<aclsim::Shape> &shapes) override {
         std::vector<const char *> names;
-        std::vector<std::vector<openvino::Dimension>> dims;
+        std::vector<std::vector<openvino::Dimension>> dims;  // must not move once `partial` points into it
         std::vector<PartialShape> partial;
+        dims.reserve(shapes.size());
         for (size_t i = 0; i < shapes.size(); ++i) {
+            if (shapes[i].empty())
+                continue;  // a scalar stays one, and OpenVINO would take its shape for an unknown one
             names.push_back(input_ports_[i].name.c_str());
             dims.emplace_back();
             for (int64_t dim : shapes[i])
                 dims.back().push_back(dim < 0 ? openvino::Dimension{0, -1} : openvino::Dimension{dim, dim});
-        }
-        for (std::vector<openvino::Dimension> &list : dims) {
-            auto rank = static_cast<int64_t>(list.size());
-            partial.push_back({{rank, rank}, list.data()});
+            auto rank = static_cast<int64_t>(shapes[i].size());
+            partial.push_back({{rank, rank}, dims.back().data()});
         }
         check(functions().ov_model_reshape(model_.get(), names.data(), partial.data(), names.size()),
               ACL_ERROR_GE_SHAPE_INVALID, label_);
