@@ -6,6 +6,7 @@ from ctypes import c_void_p
 from pathlib import Path
 
 import pytest
+
 from sim_models.simulator import Acl, Launch, Model, engine_path, library_path, new_stream, package_file
 
 OBJECTS = (

@@ -6,8 +6,20 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable, Sequence
-from ctypes import byref, c_char, c_char_p, c_float, c_int, c_int32, c_int64, c_size_t
-from ctypes import c_uint16, c_uint32, c_uint64, c_void_p
+from ctypes import (
+    byref,
+    c_char,
+    c_char_p,
+    c_float,
+    c_int,
+    c_int32,
+    c_int64,
+    c_size_t,
+    c_uint16,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+)
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -142,7 +154,7 @@ def _convert(value: Any) -> Any:
 
 
 class Acl:
-    """`acl.aclrtSetDevice(0)`: raises AclError for a code other than 0, returns what the function returns otherwise."""
+    """`acl.aclrtSetDevice(0)`: raises AclError for a code other than 0, returns other results."""
 
     def __init__(self, library: Path) -> None:
         self._library = ctypes.CDLL(str(library))

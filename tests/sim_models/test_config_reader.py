@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 import json
-import random
 import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import pytest
+
 from sim_models.simulator import package_file
 
 Read = Callable[..., list[str]]
@@ -22,14 +22,11 @@ def read(native: Path, tmp_path_factory: pytest.TempPathFactory) -> Read:
     """Texts to what the probe says about a file with each."""
     folder = tmp_path_factory.mktemp("config")
     probe, sources = folder / "probe", native / "sim" / "config"
-    subprocess.run(
-        [
-            "c++", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-g", "-fsanitize=address,undefined",
-            "-fno-sanitize-recover=all", "-I", native / "sim", "-isystem", package_file("nlohmann_json", "include"),
-            Path(__file__).with_name("config_probe.cpp"), sources / "value.cpp", sources / "toml.cpp", "-o", probe,
-        ],
-        check=True,
-    )  # fmt: skip
+    warnings = ["-Wall", "-Wextra", "-Werror"]
+    sanitizers = ["-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    includes = ["-I", native / "sim", "-isystem", package_file("nlohmann_json", "include")]
+    files = [Path(__file__).with_name("config_probe.cpp"), sources / "value.cpp", sources / "toml.cpp"]
+    subprocess.run(["c++", "-std=c++17", *warnings, *sanitizers, *includes, *files, "-o", probe], check=True)
 
     def read_(*texts: str | bytes, kind: str = "toml") -> list[str]:
         paths = []
@@ -105,6 +102,7 @@ def test_line_endings_and_byte_order_mark(read: Read) -> None:
         ("a = 1.", "1: '1.' is not a value"),
         ("a = .5", "1: '.5' is not a value"),
         ("a = 1__0", "1: '1__0' is not a value"),
+        ("a = 1 é", "1: unexpected 'é' after the end of the entry"),
         ("a = 0x", "1: '0x' is not a value"),
         ("a = 0xg", "1: '0xg' is not a value"),
         ("a = -0x1", "1: '-0x1' is not a value"),
@@ -114,7 +112,7 @@ def test_line_endings_and_byte_order_mark(read: Read) -> None:
         ('\n\na = "x\ny"', "3: the string is not closed"),
         ("a = 'x", "1: the string is not closed"),
         ('a = """x\n\n', '3: the string is not closed with """'),
-        (r'a = "\q"', r"1: unknown escape '\\q'"),
+        (r'a = "\q"', r"1: unknown escape of 'q' in a string; write '\\\\' for a backslash"),
         (r'a = "\u12"', "1: .u needs 4 and .U needs 8 hexadecimal digits"),
         (r'a = "\ud800"', "1: U.d800 is not a Unicode character"),
         ("a = [1\n2]", "2: expected ',' or '\\]' in the array"),
@@ -131,6 +129,24 @@ def test_a_mistake_is_named_with_its_line(read: Read, text: str, message: str) -
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        b"\xff",
+        b"\xc0\xaf",
+        b"\xe0\x80\x80",
+        b"\xed\xa0\x80",
+        b"\xf4\x90\x80\x80",
+        b"\xf5\x80\x80\x80",
+        b"\xe2\x82",
+        b"\x80",
+    ],
+)
+def test_text_must_be_utf8(read: Read, text: bytes) -> None:
+    assert read(b"a = 1\nb = '" + text + b"'") == ["error: 0.toml:2: the file is not UTF-8 text"]
+    assert read(b"a = '\xf0\x9f\x98\x80\xed\x9f\xbf'") == ['{"a":"\U0001f600\ud7ff"}']
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ('{"a": 1,\n "b": }', "2: syntax error"),
@@ -143,18 +159,19 @@ def test_a_mistake_in_json(read: Read, text: str, message: str) -> None:
     assert answer.startswith(f"error: 0.json:{message}")
 
 
+DAMAGE = (b"", b'"""', b"[[", b"{", b"\\", b"'", b"\n", b"=")  # the empty one stands for any byte
+
+
 def test_no_input_breaks_the_reader(read: Read) -> None:
     """Damaged files give a value or one line of error; the sanitizers see to the rest."""
-    rng = random.Random(1)
+    rng = np.random.default_rng(1)
     texts: list[bytes] = []
     for _ in range(400):
         text = bytearray(EVERYTHING.encode())
-        for _ in range(rng.randint(1, 4)):
-            start = rng.randrange(len(text))
-            damage: Any = rng.choice(
-                [b"", bytes([rng.randrange(256)]), b'"""', b"[[", b"{", b"\\", b"'", b"\n", b"="]
-            )
-            text[start : start + rng.randint(0, 12)] = damage
+        for _ in range(int(rng.integers(1, 5))):
+            start = int(rng.integers(len(text)))
+            damage = DAMAGE[rng.integers(len(DAMAGE))] or bytes([int(rng.integers(256))])
+            text[start : start + int(rng.integers(13))] = damage
         texts.append(bytes(text))
     answers = read(*texts)
     assert len(answers) == len(texts)

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from ctypes import byref, c_void_p
+from ctypes import c_void_p
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+
 from sim_models.simulator import GEAR_INPUT, Acl, AclError, Launch, Model, timeline
 
 Load = Callable[[Path | bytes | str], Model]

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from sim_models.simulator import Acl, AclError, DeviceMemory, Launch, Model
 
 Load = Callable[[Path | bytes | str], Model]
@@ -105,7 +106,7 @@ def config(acl: Acl) -> Any:
     made = Config(acl)
     yield made
     acl.aclmdlDestroyConfigHandle(made.handle)
-    with pytest.raises(AclError, match="load config .* is destroyed"):
+    with pytest.raises(AclError, match=r"load config .* is destroyed"):
         acl.aclmdlDestroyConfigHandle(made.handle)
 
 

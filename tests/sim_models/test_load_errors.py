@@ -11,6 +11,7 @@ from ctypes import byref, c_char_p, c_size_t, c_uint32
 from pathlib import Path
 
 import pytest
+
 from sim_models.simulator import Acl, AclError, Description, Model, library_path
 
 Load = Callable[[Path | bytes | str], Model]

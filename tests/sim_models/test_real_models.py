@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from sim_models.oracle import answers, assert_same, floats
 from sim_models.simulator import Acl, Launch, Model, new_stream, package_file
 

@@ -7,6 +7,7 @@ from ctypes import byref, c_int64
 
 import numpy as np
 import pytest
+
 from sim_models.simulator import TYPES, Acl, AclError
 
 
@@ -50,7 +51,7 @@ def test_data_buffers(acl: Acl) -> None:
     assert acl.aclGetDataBufferSizeV2(buffer) == 0
     acl.aclDestroyDataBuffer(buffer)
     for call in (acl.aclDestroyDataBuffer, lambda b: acl.aclUpdateDataBuffer(b, None, 0)):
-        with pytest.raises(AclError, match="data buffer .* is destroyed") as caught:
+        with pytest.raises(AclError, match=r"data buffer .* is destroyed") as caught:
             call(buffer)
         assert caught.value.code == 100000
     assert acl.aclGetDataBufferAddr(buffer) is None

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <cstdio>
 #include <limits>
 
 namespace aclsim::config {
@@ -11,7 +12,17 @@ namespace {
 
 constexpr int max_depth = 64;
 
-std::string quoted(const std::string &text) { return "'" + text + "'"; }
+// For messages, which are one line whatever the text holds.
+std::string quoted(const std::string &text) {
+    std::string out = "'";
+    for (char c : text) {
+        char escaped[8];
+        bool control = static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
+        std::snprintf(escaped, sizeof(escaped), control ? "\\x%02x" : "%c", c);
+        out += escaped;
+    }
+    return out + "'";
+}
 
 bool bare_key_char(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
@@ -19,6 +30,23 @@ bool bare_key_char(char c) {
 
 // Paths are joined with a character that no key can hold in print, so that 'a.b' and a.b stay different tables.
 std::string child_path(const std::string &path, const std::string &part) { return path + '\0' + part; }
+
+// Bytes of the UTF-8 character that starts the text; 0 when none does.
+size_t character_length(std::string_view text) {
+    auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+    const unsigned first = byte(0);
+    if (first < 0x80)
+        return text.empty() ? 0 : 1;
+    size_t length = first < 0xC2 ? 0 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : first < 0xF5 ? 4 : 0;
+    for (size_t i = 1; i < length; ++i)
+        if ((byte(i) & 0xC0) != 0x80)
+            return 0;
+    // Longer than needed, half of a surrogate pair, or beyond the last character.
+    if ((first == 0xE0 && byte(1) < 0xA0) || (first == 0xED && byte(1) >= 0xA0) || (first == 0xF0 && byte(1) < 0x90) ||
+        (first == 0xF4 && byte(1) >= 0x90))
+        return 0;
+    return length;
+}
 
 }  // namespace
 
@@ -28,7 +56,26 @@ void TomlReader::fail(const std::string &problem) const {
     throw Error(source_ + ":" + std::to_string(line_) + ": " + problem);
 }
 
+std::string TomlReader::next_character() const {
+    if (peek() == '\n' || peek() == '\r')
+        return "the end of the line";
+    return quoted(std::string(text_.substr(position_, character_length(text_.substr(position_)))));
+}
+
+void TomlReader::require_utf8() {
+    while (!at_end()) {
+        size_t length = character_length(text_.substr(position_));
+        if (length == 0)
+            fail("the file is not UTF-8 text");
+        line_ += peek() == '\n';
+        position_ += length;
+    }
+    position_ = 0;
+    line_ = 1;
+}
+
 Value TomlReader::read() {
+    require_utf8();
     accept("\xEF\xBB\xBF");
     for (skip_lines(); !at_end(); skip_lines()) {
         if (peek() == '[')
@@ -79,7 +126,7 @@ void TomlReader::end_of_line() {
     if (at_end())
         return;
     if (!accept("\n") && !accept("\r\n"))
-        fail(std::string("unexpected ") + quoted(std::string(1, peek())) + " after the end of the entry");
+        fail("unexpected " + next_character() + " after the end of the entry");
     ++line_;
 }
 
@@ -103,7 +150,7 @@ std::string TomlReader::key_part() {
         ++position_;
     if (position_ == start)
         fail(at_end() ? "expected a key but the file ends"
-                      : "expected a key, found " + quoted(std::string(1, peek())));
+                      : "expected a key, found " + next_character());
     return std::string(text_.substr(start, position_ - start));
 }
 
@@ -374,13 +421,13 @@ void TomlReader::escape(std::string &out) {
     static const std::string_view names = "btnfr\"\\", bytes = "\b\t\n\f\r\"\\";
     char c = peek();
     size_t simple = at_end() ? std::string_view::npos : names.find(c);
+    if (simple == std::string_view::npos && c != 'u' && c != 'U')
+        fail("unknown escape of " + next_character() + " in a string; write '\\\\' for a backslash");
     ++position_;
     if (simple != std::string_view::npos) {
         out += bytes[simple];
         return;
     }
-    if (c != 'u' && c != 'U')
-        fail(std::string("unknown escape '\\") + c + "' in a string; write '\\\\' for a backslash");
     uint32_t code = code_point(c == 'u' ? 4 : 8);
     if (code < 0x80) {
         out += static_cast<char>(code);

@@ -32,6 +32,8 @@ private:
 
     bool at_end() const { return position_ >= text_.size(); }
     char peek() const { return at_end() ? '\0' : text_[position_]; }
+    std::string next_character() const;  // quoted, for messages
+    void require_utf8();
     bool accept(std::string_view token);
     void expect(char c, const char *context);
     void skip_blanks();
