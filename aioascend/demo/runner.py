@@ -45,10 +45,10 @@ async def run(
     pages = await anyio.to_thread.run_sync(_load_pages, images)
     info = await anyio.to_thread.run_sync(aa.backend_info)
     simulator = testing.simulator() if info.kind == "sim" else None
-    if simulator is not None and "AIOASCEND_SIM_PROFILE" not in os.environ:
-        simulator.set_profile(PROFILE, device)
 
     async with aa.open_device(device) as npu:
+        if simulator is not None and "AIOASCEND_SIM_PROFILE" not in os.environ:
+            simulator.set_profile(PROFILE, npu)
         began = time.perf_counter()
         loaded = await load_models(npu, chosen, pages)
         load_seconds = time.perf_counter() - began

@@ -17,6 +17,7 @@ from rich.console import Console
 
 from aioascend.demo import add_arguments, main
 from aioascend.demo.detect import FloatArray
+from aioascend.demo.files import STAGES, bundled_models, package_file
 from aioascend.demo.pages import Page, characters_right
 from aioascend.demo.runner import Copies, run
 
@@ -107,6 +108,22 @@ async def test_a_page_on_the_simulator(tmp_path: Path, pages: list[Page]) -> Non
     assert isinstance(screen.file, io.StringIO)
     for text in texts:
         assert text in screen.file.getvalue()
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_models_of_a_folder_compiled_for_an_npu(tmp_path: Path) -> None:
+    """The simulator takes `det.onnx` for `det.om`; the demo need not know."""
+    bundled = bundled_models()
+    for stage, path in zip(STAGES, (bundled.detect, bundled.classify, bundled.recognise), strict=True):
+        (tmp_path / f"{stage}.om").write_bytes(b"compiled")
+        (tmp_path / f"{stage}.onnx").symlink_to(path)
+
+    photograph = package_file("skimage", "data/page.png")
+    summary = await run([photograph], tmp_path, sequential=False, console=Console(file=io.StringIO()))
+
+    assert summary.lines[0][0].text == "Region-based segmentation"
+    assert len(summary.lines[0]) == 7
+    assert summary.sequential_seconds is None
 
 
 def test_the_command_reads_all_pages() -> None:
