@@ -22,6 +22,7 @@ COSTS: dict[str, str] = {
     "exception_info": "a failed task is not noticed when it fails",
     "exception_register": "another library that sets its own exception callback takes the failures away",
     "exception_error_code": "every failed task has the code 507000",
+    "device_force_reset": "a lost device cannot be opened again by this process",
     "pointer_attributes": "pinned memory that was not allocated here is copied once more",
     "models": "models cannot be loaded",
     "dynamic_dims": "models that were compiled for a choice of dimensions cannot run",

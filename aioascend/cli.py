@@ -52,7 +52,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _backend(args: argparse.Namespace) -> int:
-    info = dataclasses.asdict(aioascend.backend_info())
+    try:
+        info = dataclasses.asdict(aioascend.backend_info())
+    except ValueError as error:  # of a variable
+        print(f"aioascend: {error}", file=sys.stderr)
+        return 1
     if args.json:
         print(json.dumps(info, indent=2))
         return 0

@@ -12,8 +12,8 @@ framework.
 """
 
 from aioascend.testing._arguments import LIVE_OBJECTS, TASK_KINDS
-from aioascend.testing.simulator import Simulator, Undo, simulator
-from aioascend.testing.timeline import TaskRecord, UnitOverlap, unit_overlap
+from aioascend.testing._simulator import Simulator, Undo, simulator
+from aioascend.testing._timeline import TaskRecord, UnitOverlap, unit_overlap
 
 __all__ = [
     "simulator",

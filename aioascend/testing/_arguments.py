@@ -64,14 +64,10 @@ def handle_of(stream: Any) -> int:
 
 
 def index_of(device: Any) -> int:
+    """The index; -1, which the control functions take for all devices, for None."""
+    if device is None:
+        return -1
     return device if isinstance(device, int) else int(device.index)
-
-
-def place(device: DeviceLike, stream: StreamLike | None) -> tuple[int, int | None]:
-    """Device index and stream handle. The device of a `Stream` object is known."""
-    if stream is None:
-        return index_of(device), None
-    return index_of(getattr(stream, "device", device)), handle_of(stream)
 
 
 def count_of(name: str, value: int, least: int = 1, most: int = 2**64 - 1) -> int:

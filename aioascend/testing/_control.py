@@ -8,7 +8,7 @@ from ctypes import POINTER, c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint3
 from typing import Any
 
 from aioascend.errors import BackendError, error_from_code
-from aioascend.testing.timeline import TaskRecord
+from aioascend.testing._timeline import TaskRecord
 
 __all__ = ["Control", "text"]
 

@@ -25,10 +25,9 @@ from aioascend.testing._arguments import (
     limit,
     milliseconds,
     nanoseconds,
-    place,
 )
 from aioascend.testing._control import Control, text
-from aioascend.testing.timeline import TaskRecord
+from aioascend.testing._timeline import TaskRecord
 
 __all__ = ["Simulator", "Undo", "simulator"]
 
@@ -74,7 +73,7 @@ class Simulator:
     """Controls of the simulator. Get it from `simulator`.
 
     The methods take effect at once, for the whole process, and may be called from any thread; they release
-    the GIL. None needs an open device, unless it takes a stream. Where no device is given, device 0 is meant.
+    the GIL. None needs an open device, unless it takes a stream. Where no device is given, all are meant.
     Times are seconds, except on the simulated clock and the timeline, which count whole nanoseconds.
 
     A number that is out of range is a `ValueError`; what only the simulator can tell to be wrong, an unknown
@@ -113,8 +112,7 @@ class Simulator:
                 TOML file.
             device: One device; None for all.
         """
-        index = -1 if device is None else index_of(device)
-        self._control.command("aclsimSetProfile", index, os.fsencode(name_or_path))
+        self._control.command("aclsimSetProfile", index_of(device), os.fsencode(name_or_path))
 
     def set_profile_directory(self, path: str | os.PathLike[str] | None) -> None:
         """Where profile names are looked up; None for the folder that comes with the simulator."""
@@ -203,7 +201,7 @@ class Simulator:
         nth: int = 1,
         code: int = 507015,
         *,
-        device: DeviceLike = 0,
+        device: DeviceLike | None = None,
         stream: StreamLike | None = None,
         kind: str | None = None,
     ) -> None:
@@ -212,7 +210,7 @@ class Simulator:
         Args:
             nth: 1 is the next one.
             code: What it fails with, an ACL code; 507015 is an exception of the AI Core.
-            device: Where; a `Stream` brings its own device.
+            device: Where; None for all devices, each of which counts for itself.
             stream: Only tasks of this stream.
             kind: Only tasks of this kind, one of `TASK_KINDS`.
 
@@ -221,28 +219,30 @@ class Simulator:
         """
         if kind is not None and kind not in TASK_KINDS:
             raise ValueError(f"kind must be one of {', '.join(TASK_KINDS)}, or None for any, not {kind!r}")
-        where, handle = place(device, stream)
+        handle = None if stream is None else handle_of(stream)
         name = None if kind is None else kind.encode()
-        self._control.command("aclsimFailTask", where, handle, name, count_of("nth", nth), failure(code))
+        self._control.command(
+            "aclsimFailTask", index_of(device), handle, name, count_of("nth", nth), failure(code)
+        )
 
     def drop_callback(
-        self, nth: int = 1, *, device: DeviceLike = 0, stream: StreamLike | None = None
+        self, nth: int = 1, *, device: DeviceLike | None = None, stream: StreamLike | None = None
     ) -> None:
         """Lose the report of the nth matching callback from now on. Its stream goes on.
 
         Args:
             nth: 1 is the next one.
-            device: Where; a `Stream` brings its own device.
+            device: Where; None for all devices, each of which counts for itself.
             stream: Only callbacks of this stream.
         """
-        where, handle = place(device, stream)
-        self._control.command("aclsimDropCallback", where, handle, count_of("nth", nth))
+        handle = None if stream is None else handle_of(stream)
+        self._control.command("aclsimDropCallback", index_of(device), handle, count_of("nth", nth))
 
-    def delay_report(self, seconds: float, *, device: DeviceLike = 0) -> None:
+    def delay_report(self, seconds: float, *, device: DeviceLike | None = None) -> None:
         """Let every report posted from now on arrive this much later, in simulated time; 0 for no delay."""
         self._control.command("aclsimDelayReport", index_of(device), nanoseconds(seconds))
 
-    def hold_reports(self, *, device: DeviceLike = 0) -> Undo:
+    def hold_reports(self, *, device: DeviceLike | None = None) -> Undo:
         """Keep reports from being delivered: the device works on, nobody hears of it.
 
         As a context manager: until the end of the block, then `release_reports`.
@@ -251,7 +251,7 @@ class Simulator:
         self._control.command("aclsimHoldReports", index)
         return Undo(lambda: self.release_reports(device=index))
 
-    def release_reports(self, *, device: DeviceLike = 0) -> None:
+    def release_reports(self, *, device: DeviceLike | None = None) -> None:
         """Deliver the reports that were held, and those to come."""
         self._control.command("aclsimReleaseReports", index_of(device))
 
@@ -259,11 +259,11 @@ class Simulator:
         """Deliver reports of different streams in random order; the order inside a stream is always kept."""
         self._control.command("aclsimSetReportOrder", int(on))
 
-    def lose_device(self, device: DeviceLike = 0, code: int = 507010) -> None:
+    def lose_device(self, device: DeviceLike | None = None, code: int = 507010) -> None:
         """Take a device away: nothing on it completes any more, reports do not come, calls return `code`."""
         self._control.command("aclsimLoseDevice", index_of(device), failure(code))
 
-    def restore_device(self, device: DeviceLike = 0) -> None:
+    def restore_device(self, device: DeviceLike | None = None) -> None:
         """Bring a lost device back. Its fault stays until it is reset by force (aclrtResetDeviceForce)."""
         self._control.command("aclsimRestoreDevice", index_of(device))
 
@@ -295,7 +295,7 @@ class Simulator:
 
     # --- limits and modes ---
 
-    def limit_memory(self, nbytes: int | None, *, device: DeviceLike = 0) -> None:
+    def limit_memory(self, nbytes: int | None, *, device: DeviceLike | None = None) -> None:
         """Memory of a device in bytes; None: what the profile says. Allocating more fails with 207001."""
         self._control.command("aclsimLimitMemory", index_of(device), limit("nbytes", nbytes, 2**64 - 1))
 
@@ -303,11 +303,11 @@ class Simulator:
         """Entries of every stream's queue, at least 4; None: 2013. A launch on a full queue blocks."""
         self._control.command("aclsimSetQueueDepth", limit("entries", entries))
 
-    def limit_streams(self, count: int | None, *, device: DeviceLike = 0) -> None:
+    def limit_streams(self, count: int | None, *, device: DeviceLike | None = None) -> None:
         """Streams of a device, default ones included; None: what the profile says. More fail with 207008."""
         self._control.command("aclsimLimitStreams", index_of(device), limit("count", count))
 
-    def limit_events(self, count: int | None, *, device: DeviceLike = 0) -> None:
+    def limit_events(self, count: int | None, *, device: DeviceLike | None = None) -> None:
         """Event ids of a device; None: what the profile says. More fail with 207007."""
         self._control.command("aclsimLimitEvents", index_of(device), limit("count", count))
 
