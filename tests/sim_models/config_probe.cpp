@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints the files that its arguments name as JSON, one line each; a file that cannot be read as "error: <message>".
+// Prints the files that its arguments name as JSON, one line each; a file that cannot be read as "error:
+// <message>".
 #include <iostream>
 
 #include "config/value.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiles only if the simulator's own declarations of OpenVINO's C API agree with the headers of an installed one.
+// Compiles only if the simulator's own declarations of OpenVINO's C API agree with the headers of an
+// installed one.
 #include <cstddef>
 #include <type_traits>
 
@@ -9,33 +10,41 @@
 
 namespace ours = aclsim::openvino;
 
-// Two types that look the same to the calling convention: equal, pointers to such types, integers or enums of one
-// size, or the structs that are declared twice.
+// Two types that look the same to the calling convention: equal, pointers to such types, integers or enums of
+// one size, or the structs that are declared twice.
 template <class A, class B>
 constexpr bool same_value() {
-    if constexpr (std::is_same_v<A, B>)
+    if constexpr (std::is_same_v<A, B>) {
         return true;
-    else if constexpr ((std::is_integral_v<A> || std::is_enum_v<A>)&&std::is_enum_v<B>)
+    } else if constexpr ((std::is_integral_v<A> || std::is_enum_v<A>) && std::is_enum_v<B>) {
         return sizeof(A) == sizeof(B);
-    else
+    } else {
         return false;
+    }
 }
 
 template <class A, class B>
 struct Same : std::bool_constant<same_value<A, B>()> {};
-template <> struct Same<ours::Version, ov_version_t> : std::true_type {};
-template <> struct Same<ours::Shape, ov_shape_t> : std::true_type {};
-template <> struct Same<ours::Dimension, ov_dimension_t> : std::true_type {};
-template <> struct Same<ours::PartialShape, ov_partial_shape_t> : std::true_type {};
-template <class A, class B> struct Same<A *, B *> : Same<A, B> {};
-template <class A, class B> struct Same<const A, const B> : Same<A, B> {};
+template <>
+struct Same<ours::Version, ov_version_t> : std::true_type {};
+template <>
+struct Same<ours::Shape, ov_shape_t> : std::true_type {};
+template <>
+struct Same<ours::Dimension, ov_dimension_t> : std::true_type {};
+template <>
+struct Same<ours::PartialShape, ov_partial_shape_t> : std::true_type {};
+template <class A, class B>
+struct Same<A *, B *> : Same<A, B> {};
+template <class A, class B>
+struct Same<const A, const B> : Same<A, B> {};
 template <class R, class... A, class S, class... B>
 struct Same<R (*)(A...), S (*)(B...)> {
     static constexpr bool compare() {
-        if constexpr (sizeof...(A) != sizeof...(B))
+        if constexpr (sizeof...(A) != sizeof...(B)) {
             return false;
-        else
+        } else {
             return Same<R, S>::value && (Same<A, B>::value && ...);
+        }
     }
     static constexpr bool value = compare();
 };
@@ -51,7 +60,7 @@ static_assert(!Same<int (*)(const ov_core *, size_t), ov_status_e (*)(const ov_c
 static_assert(!Same<int (*)(ov_model *), ov_status_e (*)(ov_core_t *)>::value);
 static_assert(!Same<int (*)(ov_model *), ov_status_e (*)(const ov_model_t *)>::value);
 
-#define SAME_MEMBER(mine, theirs, my_member, their_member)                          \
+#define SAME_MEMBER(mine, theirs, my_member, their_member)                            \
     static_assert(offsetof(ours::mine, my_member) == offsetof(theirs, their_member)); \
     static_assert(sizeof(ours::mine::my_member) == sizeof(theirs::their_member))
 static_assert(sizeof(ours::Version) == sizeof(ov_version_t));

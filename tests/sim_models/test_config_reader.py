@@ -25,7 +25,7 @@ def read(native: Path, tmp_path_factory: pytest.TempPathFactory) -> Read:
     warnings = ["-Wall", "-Wextra", "-Werror"]
     sanitizers = ["-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
     includes = ["-I", native / "sim", "-isystem", package_file("nlohmann_json", "include")]
-    files = [Path(__file__).with_name("config_probe.cpp"), sources / "value.cpp", sources / "toml.cpp"]
+    files = [Path(__file__).with_name("config_probe.cpp"), *sources.glob("*.cpp")]
     subprocess.run(["c++", "-std=c++17", *warnings, *sanitizers, *includes, *files, "-o", probe], check=True)
 
     def read_(*texts: str | bytes, kind: str = "toml") -> list[str]:

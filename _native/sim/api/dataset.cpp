@@ -26,9 +26,11 @@ const aclmdlDataset::Item *find_item(const aclmdlDataset *dataset, size_t index)
         not_a_dataset(dataset);
         return nullptr;
     }
-    if (index < dataset->items.size())
+    if (index < dataset->items.size()) {
         return &dataset->items[index];
-    fail(ACL_ERROR_INVALID_PARAM, "index %zu of a dataset that holds %zu buffers", index, dataset->items.size());
+    }
+    fail(ACL_ERROR_INVALID_PARAM, "index %zu of a dataset that holds %zu buffers", index,
+         dataset->items.size());
     return nullptr;
 }
 
@@ -54,19 +56,23 @@ ACL_EXPORT aclError aclmdlDestroyDataset(const aclmdlDataset *dataset) {
 
 ACL_EXPORT aclError aclmdlAddDatasetBuffer(aclmdlDataset *dataset, aclDataBuffer *dataBuffer) {
     ACL_ENTER(aclmdlAddDatasetBuffer);
-    if (!datasets().contains(dataset))
+    if (!datasets().contains(dataset)) {
         return not_a_dataset(dataset);
-    if (!data_buffers().contains(dataBuffer))
-        return fail(ACL_ERROR_INVALID_PARAM, "data buffer %p was not created by aclCreateDataBuffer or is destroyed",
+    }
+    if (!data_buffers().contains(dataBuffer)) {
+        return fail(ACL_ERROR_INVALID_PARAM,
+                    "data buffer %p was not created by aclCreateDataBuffer or is destroyed",
                     static_cast<const void *>(dataBuffer));
+    }
     dataset->items.push_back({dataBuffer, nullptr});
     return ACL_SUCCESS;
 }
 
 ACL_EXPORT size_t aclmdlGetDatasetNumBuffers(const aclmdlDataset *dataset) {
     ACL_ENTER_OR(aclmdlGetDatasetNumBuffers, 0);
-    if (datasets().contains(dataset))
+    if (datasets().contains(dataset)) {
         return dataset->items.size();
+    }
     not_a_dataset(dataset);
     return 0;
 }
@@ -77,15 +83,18 @@ ACL_EXPORT aclDataBuffer *aclmdlGetDatasetBuffer(const aclmdlDataset *dataset, s
     return item ? item->buffer : nullptr;
 }
 
-ACL_EXPORT aclError aclmdlSetDatasetTensorDesc(aclmdlDataset *dataset, aclTensorDesc *tensorDesc, size_t index) {
+ACL_EXPORT aclError aclmdlSetDatasetTensorDesc(aclmdlDataset *dataset, aclTensorDesc *tensorDesc,
+                                               size_t index) {
     ACL_ENTER(aclmdlSetDatasetTensorDesc);
     const aclmdlDataset::Item *item = find_item(dataset, index);
-    if (!item)
+    if (!item) {
         return ACL_ERROR_INVALID_PARAM;
-    if (!tensor_descs().contains(tensorDesc))
+    }
+    if (!tensor_descs().contains(tensorDesc)) {
         return fail(ACL_ERROR_INVALID_PARAM,
                     "tensor description %p was not created by aclCreateTensorDesc or is destroyed",
                     static_cast<const void *>(tensorDesc));
+    }
     // A copy, so that the caller may destroy its own at once.
     dataset->items[index].desc = std::make_unique<aclTensorDesc>(*tensorDesc);
     return ACL_SUCCESS;

@@ -19,12 +19,14 @@ LiveHandles<aclmdlDesc> &model_descs() {
 
 const Signature *signature_of(const aclmdlDesc *desc) {
     if (!model_descs().contains(desc)) {
-        fail(ACL_ERROR_INVALID_PARAM, "model description %p was not created by aclmdlCreateDesc or is destroyed",
+        fail(ACL_ERROR_INVALID_PARAM,
+             "model description %p was not created by aclmdlCreateDesc or is destroyed",
              static_cast<const void *>(desc));
         return nullptr;
     }
-    if (!desc->signature)
+    if (!desc->signature) {
         fail(ACL_ERROR_INVALID_PARAM, "the model description is empty; fill it with aclmdlGetDesc first");
+    }
     return desc->signature.get();
 }
 
@@ -44,31 +46,37 @@ const char *name_of(Side side) { return side == Side::Input ? "input" : "output"
 // Null, with the error recorded, when the description or the index is wrong.
 const Tensor *find_tensor(const aclmdlDesc *desc, Side side, size_t index) {
     const Signature *signature = signature_of(desc);
-    if (!signature)
+    if (!signature) {
         return nullptr;
+    }
     const std::vector<Tensor> &tensors = side == Side::Input ? signature->inputs : signature->outputs;
-    if (index < tensors.size())
+    if (index < tensors.size()) {
         return &tensors[index];
+    }
     fail(ACL_ERROR_INVALID_PARAM, "%s index %zu of model %s, which has %zu %ss", name_of(side), index,
          signature->name.c_str(), tensors.size(), name_of(side));
     return nullptr;
 }
 
 aclError write_tensor_dims(const Tensor *tensor, const Shape Tensor::*shape, aclmdlIODims *dims) {
-    if (!tensor)
+    if (!tensor) {
         return ACL_ERROR_INVALID_PARAM;
-    if (!dims)
+    }
+    if (!dims) {
         return fail(ACL_ERROR_INVALID_PARAM, "dims is NULL");
+    }
     write_dims(tensor->name, tensor->*shape, dims);
     return ACL_SUCCESS;
 }
 
 aclError find_index(const aclmdlDesc *desc, Side side, const char *name, size_t *index) {
-    if (!name || !index)
+    if (!name || !index) {
         return fail(ACL_ERROR_INVALID_PARAM, "name or index is NULL");
+    }
     const Signature *signature = signature_of(desc);
-    if (!signature)
+    if (!signature) {
         return ACL_ERROR_INVALID_PARAM;
+    }
     const std::vector<Tensor> &tensors = side == Side::Input ? signature->inputs : signature->outputs;
     std::string known;
     for (size_t i = 0; i < tensors.size(); ++i) {
@@ -78,8 +86,8 @@ aclError find_index(const aclmdlDesc *desc, Side side, const char *name, size_t 
         }
         known += (known.empty() ? "" : ", ") + tensors[i].name;
     }
-    return fail(ACL_ERROR_INVALID_PARAM, "model %s has no %s '%s'; it has: %s", signature->name.c_str(), name_of(side),
-                name, known.c_str());
+    return fail(ACL_ERROR_INVALID_PARAM, "model %s has no %s '%s'; it has: %s", signature->name.c_str(),
+                name_of(side), name, known.c_str());
 }
 
 aclError fill(aclmdlDesc *desc, std::shared_ptr<const Signature> signature, uint32_t model_id) {
@@ -89,7 +97,8 @@ aclError fill(aclmdlDesc *desc, std::shared_ptr<const Signature> signature, uint
 }
 
 aclError not_a_desc(const aclmdlDesc *desc) {
-    return fail(ACL_ERROR_INVALID_PARAM, "model description %p was not created by aclmdlCreateDesc or is destroyed",
+    return fail(ACL_ERROR_INVALID_PARAM,
+                "model description %p was not created by aclmdlCreateDesc or is destroyed",
                 static_cast<const void *>(desc));
 }
 
@@ -112,30 +121,37 @@ ACL_EXPORT aclError aclmdlDestroyDesc(aclmdlDesc *modelDesc) {
 
 ACL_EXPORT aclError aclmdlGetDesc(aclmdlDesc *modelDesc, uint32_t modelId) {
     ACL_ENTER(aclmdlGetDesc);
-    if (!model_descs().contains(modelDesc))
+    if (!model_descs().contains(modelDesc)) {
         return not_a_desc(modelDesc);
+    }
     std::shared_ptr<LoadedModel> model = find_model(modelId);
-    if (!model)
-        return fail(ACL_ERROR_GE_EXEC_MODEL_ID_INVALID, "model id %u is not loaded; use the id that a load returned",
-                    modelId);
+    if (!model) {
+        return fail(ACL_ERROR_GE_EXEC_MODEL_ID_INVALID,
+                    "model id %u is not loaded; use the id that a load returned", modelId);
+    }
     return fill(modelDesc, model->shared_signature(), modelId);
 }
 
 ACL_EXPORT aclError aclmdlGetDescFromFile(aclmdlDesc *modelDesc, const char *modelPath) {
     ACL_ENTER(aclmdlGetDescFromFile);
-    if (!model_descs().contains(modelDesc))
+    if (!model_descs().contains(modelDesc)) {
         return not_a_desc(modelDesc);
-    if (!modelPath)
+    }
+    if (!modelPath) {
         return fail(ACL_ERROR_INVALID_PARAM, "modelPath is NULL");
-    return guarded([&] { return fill(modelDesc, obtain_program(source_from_file(modelPath))->signature(), 0); });
+    }
+    return guarded(
+        [&] { return fill(modelDesc, obtain_program(source_from_file(modelPath))->signature(), 0); });
 }
 
 ACL_EXPORT aclError aclmdlGetDescFromMem(aclmdlDesc *modelDesc, const void *model, size_t modelSize) {
     ACL_ENTER(aclmdlGetDescFromMem);
-    if (!model_descs().contains(modelDesc))
+    if (!model_descs().contains(modelDesc)) {
         return not_a_desc(modelDesc);
-    if (!model || modelSize == 0)
+    }
+    if (!model || modelSize == 0) {
         return fail(ACL_ERROR_INVALID_PARAM, "model is NULL or modelSize is 0");
+    }
     return guarded([&] {
         ModelSource source = source_from_memory({static_cast<const char *>(model), modelSize});
         return fill(modelDesc, obtain_program(source)->signature(), 0);
@@ -171,27 +187,31 @@ ACL_EXPORT aclError aclmdlGetInputDims(const aclmdlDesc *modelDesc, size_t index
     return write_tensor_dims(find_tensor(modelDesc, Side::Input, index), &Tensor::shape, dims);
 }
 
-// Differs from the first version for models with built-in image preprocessing only, which ONNX models have not.
+// Differs from the first version only for models with built-in image preprocessing, which none has here.
 ACL_EXPORT aclError aclmdlGetInputDimsV2(const aclmdlDesc *modelDesc, size_t index, aclmdlIODims *dims) {
     ACL_ENTER(aclmdlGetInputDimsV2);
     return write_tensor_dims(find_tensor(modelDesc, Side::Input, index), &Tensor::shape, dims);
 }
 
-ACL_EXPORT aclError aclmdlGetInputDimsRange(const aclmdlDesc *modelDesc, size_t index, aclmdlIODimsRange *dimsRange) {
+ACL_EXPORT aclError aclmdlGetInputDimsRange(const aclmdlDesc *modelDesc, size_t index,
+                                            aclmdlIODimsRange *dimsRange) {
     ACL_ENTER(aclmdlGetInputDimsRange);
     const Tensor *tensor = find_tensor(modelDesc, Side::Input, index);
-    if (!tensor)
+    if (!tensor) {
         return ACL_ERROR_INVALID_PARAM;
-    if (!dimsRange)
+    }
+    if (!dimsRange) {
         return fail(ACL_ERROR_INVALID_PARAM, "dimsRange is NULL");
+    }
     const Signature &signature = *modelDesc->signature;
     std::memset(dimsRange, 0, sizeof(*dimsRange));
     dimsRange->rangeCount = tensor->shape.size();
     for (size_t d = 0; d < tensor->shape.size(); ++d) {
         int64_t fixed = tensor->shape[d], low = fixed < 0 ? 1 : fixed, high = fixed;
         for (const GearShapes &gear : signature.gears) {
-            if (fixed >= 0 || index >= gear.inputs.size())
+            if (fixed >= 0 || index >= gear.inputs.size()) {
                 continue;
+            }
             int64_t value = gear.inputs[index][d];
             low = high < 0 ? value : std::min(low, value);
             high = std::max(high, value);
@@ -212,8 +232,9 @@ ACL_EXPORT aclError aclmdlGetCurOutputDims(const aclmdlDesc *modelDesc, size_t i
     const Tensor *tensor = find_tensor(modelDesc, Side::Output, index);
     std::shared_ptr<LoadedModel> model = tensor ? find_model(modelDesc->model_id) : nullptr;
     const GearShapes *gear = model ? model->current_gear() : nullptr;
-    if (!gear || !dims)
+    if (!gear || !dims) {
         return write_tensor_dims(tensor, &Tensor::largest, dims);
+    }
     write_dims(tensor->name, gear->outputs[index], dims);
     return ACL_SUCCESS;
 }

@@ -20,14 +20,16 @@ LiveHandles<aclTensorDesc> &tensor_descs() {
 namespace {
 
 aclError not_a_buffer(const aclDataBuffer *buffer) {
-    return fail(ACL_ERROR_INVALID_PARAM, "data buffer %p was not created by aclCreateDataBuffer or is destroyed",
+    return fail(ACL_ERROR_INVALID_PARAM,
+                "data buffer %p was not created by aclCreateDataBuffer or is destroyed",
                 static_cast<const void *>(buffer));
 }
 
 // Tensor descriptions that a dataset owns are as good as created ones, so only null is told.
 bool is_given(const aclTensorDesc *desc) {
-    if (!desc)
+    if (!desc) {
         fail(ACL_ERROR_INVALID_PARAM, "the tensor description is NULL");
+    }
     return desc != nullptr;
 }
 
@@ -75,16 +77,18 @@ ACL_EXPORT aclError aclUpdateDataBuffer(aclDataBuffer *dataBuffer, void *data, s
 
 ACL_EXPORT void *aclGetDataBufferAddr(const aclDataBuffer *dataBuffer) {
     ACL_ENTER_OR(aclGetDataBufferAddr, nullptr);
-    if (data_buffers().contains(dataBuffer))
+    if (data_buffers().contains(dataBuffer)) {
         return dataBuffer->data;
+    }
     not_a_buffer(dataBuffer);
     return nullptr;
 }
 
 ACL_EXPORT size_t aclGetDataBufferSizeV2(const aclDataBuffer *dataBuffer) {
     ACL_ENTER_OR(aclGetDataBufferSizeV2, 0);
-    if (data_buffers().contains(dataBuffer))
+    if (data_buffers().contains(dataBuffer)) {
         return dataBuffer->size;
+    }
     not_a_buffer(dataBuffer);
     return 0;
 }
@@ -98,15 +102,18 @@ ACL_EXPORT aclTensorDesc *aclCreateTensorDesc(aclDataType dataType, int numDims,
         return nullptr;
     }
     Shape shape(dims, dims + numDims);
-    return tensor_descs().add(std::make_unique<aclTensorDesc>(aclTensorDesc{dataType, format, std::move(shape)}));
+    return tensor_descs().add(
+        std::make_unique<aclTensorDesc>(aclTensorDesc{dataType, format, std::move(shape)}));
 }
 
 ACL_EXPORT void aclDestroyTensorDesc(const aclTensorDesc *desc) {
     ACL_ENTER_OR(aclDestroyTensorDesc, );
-    if (!tensor_descs().remove(desc))
-        fail(ACL_ERROR_INVALID_PARAM,
-             "tensor description %p was not created by aclCreateTensorDesc, is destroyed, or belongs to a dataset",
-             static_cast<const void *>(desc));
+    if (!tensor_descs().remove(desc)) {
+        fail(
+            ACL_ERROR_INVALID_PARAM,
+            "tensor description %p was not created by aclCreateTensorDesc, is destroyed, or belongs to a dataset",
+            static_cast<const void *>(desc));
+    }
 }
 
 ACL_EXPORT aclDataType aclGetTensorDescType(const aclTensorDesc *desc) {
@@ -136,12 +143,14 @@ ACL_EXPORT size_t aclGetTensorDescNumDims(const aclTensorDesc *desc) {
 
 ACL_EXPORT aclError aclGetTensorDescDimV2(const aclTensorDesc *desc, size_t index, int64_t *dimSize) {
     ACL_ENTER(aclGetTensorDescDimV2);
-    if (!is_given(desc) || !dimSize)
+    if (!is_given(desc) || !dimSize) {
         return fail(ACL_ERROR_INVALID_PARAM, "tensor description %p or dimSize %p is NULL",
                     static_cast<const void *>(desc), static_cast<const void *>(dimSize));
-    if (index >= desc->shape.size())
+    }
+    if (index >= desc->shape.size()) {
         return fail(ACL_ERROR_INVALID_PARAM, "dimension %zu of a tensor description that has %zu", index,
                     desc->shape.size());
+    }
     *dimSize = desc->shape[index];
     return ACL_SUCCESS;
 }

@@ -4,49 +4,21 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
-#include <cstdio>
 #include <limits>
+
+#include "toml_text.h"
 
 namespace aclsim::config {
 namespace {
 
 constexpr int max_depth = 64;
 
-// For messages, which are one line whatever the text holds.
-std::string quoted(const std::string &text) {
-    std::string out = "'";
-    for (char c : text) {
-        char escaped[8];
-        bool control = static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
-        std::snprintf(escaped, sizeof(escaped), control ? "\\x%02x" : "%c", c);
-        out += escaped;
-    }
-    return out + "'";
-}
-
 bool bare_key_char(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
 }
 
-// Paths are joined with a character that no key can hold in print, so that 'a.b' and a.b stay different tables.
+// Joined with a character that keys do not hold, so that 'a.b' and a.b stay different tables.
 std::string child_path(const std::string &path, const std::string &part) { return path + '\0' + part; }
-
-// Bytes of the UTF-8 character that starts the text; 0 when none does.
-size_t character_length(std::string_view text) {
-    auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
-    const unsigned first = byte(0);
-    if (first < 0x80)
-        return text.empty() ? 0 : 1;
-    size_t length = first < 0xC2 ? 0 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : first < 0xF5 ? 4 : 0;
-    for (size_t i = 1; i < length; ++i)
-        if ((byte(i) & 0xC0) != 0x80)
-            return 0;
-    // Longer than needed, half of a surrogate pair, or beyond the last character.
-    if ((first == 0xE0 && byte(1) < 0xA0) || (first == 0xED && byte(1) >= 0xA0) || (first == 0xF0 && byte(1) < 0x90) ||
-        (first == 0xF4 && byte(1) >= 0x90))
-        return 0;
-    return length;
-}
 
 }  // namespace
 
@@ -57,16 +29,18 @@ void TomlReader::fail(const std::string &problem) const {
 }
 
 std::string TomlReader::next_character() const {
-    if (peek() == '\n' || peek() == '\r')
+    if (peek() == '\n' || peek() == '\r') {
         return "the end of the line";
+    }
     return quoted(std::string(text_.substr(position_, character_length(text_.substr(position_)))));
 }
 
 void TomlReader::require_utf8() {
     while (!at_end()) {
         size_t length = character_length(text_.substr(position_));
-        if (length == 0)
+        if (length == 0) {
             fail("the file is not UTF-8 text");
+        }
         line_ += peek() == '\n';
         position_ += length;
     }
@@ -78,55 +52,63 @@ Value TomlReader::read() {
     require_utf8();
     accept("\xEF\xBB\xBF");
     for (skip_lines(); !at_end(); skip_lines()) {
-        if (peek() == '[')
+        if (peek() == '[') {
             header();
-        else
+        } else {
             key_value(current_, 0);
+        }
         end_of_line();
     }
     return std::move(root_);
 }
 
 bool TomlReader::accept(std::string_view token) {
-    if (text_.substr(position_, token.size()) != token)
+    if (text_.substr(position_, token.size()) != token) {
         return false;
+    }
     position_ += token.size();
     return true;
 }
 
 void TomlReader::expect(char c, const char *context) {
-    if (!accept(std::string_view(&c, 1)))
+    if (!accept(std::string_view(&c, 1))) {
         fail(std::string("expected '") + c + "' " + context + (at_end() ? " but the file ends" : ""));
+    }
 }
 
 void TomlReader::skip_blanks() {
-    while (peek() == ' ' || peek() == '\t')
+    while (peek() == ' ' || peek() == '\t') {
         ++position_;
+    }
 }
 
 void TomlReader::skip_comment() {
-    if (peek() == '#')
+    if (peek() == '#') {
         position_ = std::min(text_.find('\n', position_), text_.size());
+    }
 }
 
 void TomlReader::skip_lines() {
     for (;;) {
         skip_blanks();
         skip_comment();
-        if (accept("\n") || accept("\r\n"))
+        if (accept("\n") || accept("\r\n")) {
             ++line_;
-        else
+        } else {
             return;
+        }
     }
 }
 
 void TomlReader::end_of_line() {
     skip_blanks();
     skip_comment();
-    if (at_end())
+    if (at_end()) {
         return;
-    if (!accept("\n") && !accept("\r\n"))
+    }
+    if (!accept("\n") && !accept("\r\n")) {
         fail("unexpected " + next_character() + " after the end of the entry");
+    }
     ++line_;
 }
 
@@ -141,16 +123,19 @@ std::vector<std::string> TomlReader::key() {
 }
 
 std::string TomlReader::key_part() {
-    if (accept("\""))
+    if (accept("\"")) {
         return basic_string();
-    if (accept("'"))
+    }
+    if (accept("'")) {
         return literal_string();
+    }
     size_t start = position_;
-    while (bare_key_char(peek()))
+    while (bare_key_char(peek())) {
         ++position_;
-    if (position_ == start)
-        fail(at_end() ? "expected a key but the file ends"
-                      : "expected a key, found " + next_character());
+    }
+    if (position_ == start) {
+        fail(at_end() ? "expected a key but the file ends" : "expected a key, found " + next_character());
+    }
     return std::string(text_.substr(start, position_ - start));
 }
 
@@ -163,41 +148,48 @@ TomlReader::Place TomlReader::enter_header(const Place &from, const std::string 
         return {&((*from.table)[part] = Value::object()), path};
     }
     auto origin = origins_.find(path);
-    if (origin == origins_.end() || origin->second == Origin::Closed)
+    if (origin == origins_.end() || origin->second == Origin::Closed) {
         fail("key " + quoted(part) + " already has a value and cannot be extended as a table");
-    if (origin->second == Origin::TableArray)
+    }
+    if (origin->second == Origin::TableArray) {
         return {&found->back(), child_path(path, std::to_string(found->size()))};
+    }
     return {&*found, path};
 }
 
 void TomlReader::header() {
     bool array = accept("[[");
-    if (!array)
+    if (!array) {
         accept("[");
+    }
     std::vector<std::string> parts = key();
     expect(']', "at the end of a table header");
-    if (array)
+    if (array) {
         expect(']', "at the end of a table header");
+    }
 
     Place place{&root_, ""};
-    for (size_t i = 0; i + 1 < parts.size(); ++i)
+    for (size_t i = 0; i + 1 < parts.size(); ++i) {
         place = enter_header(place, parts[i]);
+    }
 
     const std::string &last = parts.back();
     std::string path = child_path(place.path, last);
     bool exists = place.table->contains(last);
     auto origin = origins_.find(path);
     if (array) {
-        if (exists && (origin == origins_.end() || origin->second != Origin::TableArray))
+        if (exists && (origin == origins_.end() || origin->second != Origin::TableArray)) {
             fail("key " + quoted(last) + " is not an array of tables");
+        }
         Value &list = (*place.table)[last];
         list.push_back(Value::object());
         origins_[path] = Origin::TableArray;
         current_ = {&list.back(), child_path(path, std::to_string(list.size()))};
         return;
     }
-    if (exists && (origin == origins_.end() || origin->second != Origin::Implicit))
+    if (exists && (origin == origins_.end() || origin->second != Origin::Implicit)) {
         fail("table " + quoted(last) + " is defined twice");
+    }
     current_ = enter_header(place, last);
     origins_[path] = Origin::Header;
 }
@@ -210,8 +202,9 @@ TomlReader::Place TomlReader::enter_dotted(const Place &from, const std::string 
         return {&((*from.table)[part] = Value::object()), path};
     }
     auto origin = origins_.find(path);
-    if (origin == origins_.end() || origin->second != Origin::Dotted)
+    if (origin == origins_.end() || origin->second != Origin::Dotted) {
         fail("key " + quoted(part) + " is already defined");
+    }
     return {&*found, path};
 }
 
@@ -219,34 +212,44 @@ void TomlReader::key_value(const Place &into, int depth) {
     std::vector<std::string> parts = key();
     expect('=', "after a key");
     Place place = into;
-    for (size_t i = 0; i + 1 < parts.size(); ++i)
+    for (size_t i = 0; i + 1 < parts.size(); ++i) {
         place = enter_dotted(place, parts[i]);
+    }
     const std::string &last = parts.back();
-    if (place.table->contains(last))
+    if (place.table->contains(last)) {
         fail("key " + quoted(last) + " is defined twice");
+    }
     skip_blanks();
     std::string path = child_path(place.path, last);
     Value parsed = value(path, depth);
-    if (parsed.is_object() || parsed.is_array())
+    if (parsed.is_object() || parsed.is_array()) {
         origins_[path] = Origin::Closed;
+    }
     (*place.table)[last] = std::move(parsed);
 }
 
 Value TomlReader::value(const std::string &path, int depth) {
-    if (depth > max_depth)
+    if (depth > max_depth) {
         fail("values are nested deeper than " + std::to_string(max_depth));
-    if (accept("\"\"\""))
+    }
+    if (accept("\"\"\"")) {
         return multiline_string('"');
-    if (accept("'''"))
+    }
+    if (accept("'''")) {
         return multiline_string('\'');
-    if (accept("\""))
+    }
+    if (accept("\"")) {
         return basic_string();
-    if (accept("'"))
+    }
+    if (accept("'")) {
         return literal_string();
-    if (accept("["))
+    }
+    if (accept("[")) {
         return array(path, depth);
-    if (accept("{"))
+    }
+    if (accept("{")) {
         return inline_table(path, depth);
+    }
     return bare_value();
 }
 
@@ -254,40 +257,48 @@ Value TomlReader::array(const std::string &path, int depth) {
     Value list = Value::array();
     for (;;) {
         skip_lines();
-        if (accept("]"))
+        if (accept("]")) {
             return list;
+        }
         list.push_back(value(child_path(path, std::to_string(list.size())), depth + 1));
         skip_lines();
-        if (!accept(",") && peek() != ']')
+        if (!accept(",") && peek() != ']') {
             fail(at_end() ? "the array is not closed with ']'" : "expected ',' or ']' in the array");
+        }
     }
 }
 
 Value TomlReader::inline_table(const std::string &path, int depth) {
     Value table = Value::object();
     skip_blanks();
-    if (accept("}"))
+    if (accept("}")) {
         return table;
+    }
     for (;;) {
         key_value({&table, path}, depth + 1);
         skip_blanks();
-        if (accept("}"))
+        if (accept("}")) {
             return table;
+        }
         expect(',', "or '}' in the inline table");
     }
 }
 
 Value TomlReader::bare_value() {
     size_t start = position_;
-    while (!at_end() && std::string_view(" \t\r\n,]}#").find(peek()) == std::string_view::npos)
+    while (!at_end() && std::string_view(" \t\r\n,]}#").find(peek()) == std::string_view::npos) {
         ++position_;
+    }
     std::string token(text_.substr(start, position_ - start));
-    if (token.empty())
+    if (token.empty()) {
         fail("expected a value");
-    if (token == "true")
+    }
+    if (token == "true") {
         return true;
-    if (token == "false")
+    }
+    if (token == "false") {
         return false;
+    }
     return number(token);
 }
 
@@ -298,10 +309,13 @@ Value TomlReader::number(std::string token) {
         fail(date ? "dates and times are not supported; write " + quoted(original) + " as a string"
                   : quoted(original) + " is not a value; strings need quotes");
     };
-    for (size_t i = 0; i < token.size(); ++i)
-        if (token[i] == '_' && (i == 0 || i + 1 == token.size() || !std::isalnum(static_cast<unsigned char>(token[i - 1])) ||
-                                !std::isalnum(static_cast<unsigned char>(token[i + 1]))))
+    for (size_t i = 0; i < token.size(); ++i) {
+        if (token[i] == '_' &&
+            (i == 0 || i + 1 == token.size() || !std::isalnum(static_cast<unsigned char>(token[i - 1])) ||
+             !std::isalnum(static_cast<unsigned char>(token[i + 1])))) {
             bad();
+        }
+    }
     token.erase(std::remove(token.begin(), token.end(), '_'), token.end());
 
     bool negative = token[0] == '-';
@@ -310,37 +324,46 @@ Value TomlReader::number(std::string token) {
         double special = body == "inf" ? std::numeric_limits<double>::infinity() : std::nan("");
         return negative ? -special : special;
     }
-    if (body.empty() || body.find_first_not_of("0123456789abcdefABCDEFxo.+-") != std::string::npos)
+    if (body.empty() || body.find_first_not_of("0123456789abcdefABCDEFxo.+-") != std::string::npos) {
         bad();
+    }
 
     int base = 10;
-    if (body.size() > 2 && body[0] == '0' && body.size() == token.size())
+    if (body.size() > 2 && body[0] == '0' && body.size() == token.size()) {
         base = body[1] == 'x' ? 16 : body[1] == 'o' ? 8 : body[1] == 'b' ? 2 : 10;
+    }
     size_t used = 0;
     try {
         if (base != 10) {
             body = body.substr(2);
             int64_t parsed = std::stoll(body, &used, base);
-            if (used != body.size() || !std::isxdigit(static_cast<unsigned char>(body[0])))
+            if (used != body.size() || !std::isxdigit(static_cast<unsigned char>(body[0]))) {
                 bad();
+            }
             return parsed;
         }
-        if (!std::isdigit(static_cast<unsigned char>(body[0])) || !std::isdigit(static_cast<unsigned char>(body.back())))
+        if (!std::isdigit(static_cast<unsigned char>(body[0])) ||
+            !std::isdigit(static_cast<unsigned char>(body.back()))) {
             bad();
-        if (body.size() > 1 && body[0] == '0' && std::isdigit(static_cast<unsigned char>(body[1])))
+        }
+        if (body.size() > 1 && body[0] == '0' && std::isdigit(static_cast<unsigned char>(body[1]))) {
             fail(quoted(original) + " has a leading zero");
+        }
         if (body.find_first_of(".eE") == std::string::npos) {
             int64_t parsed = std::stoll(token, &used);
-            if (used != token.size())
+            if (used != token.size()) {
                 bad();
+            }
             return parsed;
         }
         size_t dot = body.find('.');
-        if (dot != std::string::npos && !std::isdigit(static_cast<unsigned char>(body[dot + 1])))
+        if (dot != std::string::npos && !std::isdigit(static_cast<unsigned char>(body[dot + 1]))) {
             bad();
+        }
         double parsed = std::stod(token, &used);
-        if (used != token.size())
+        if (used != token.size()) {
             bad();
+        }
         return parsed;
     } catch (const std::invalid_argument &) {
         bad();
@@ -348,96 +371,6 @@ Value TomlReader::number(std::string token) {
         fail(quoted(original) + " does not fit in 64 bits");
     }
     return nullptr;
-}
-
-std::string TomlReader::basic_string() {
-    std::string out;
-    for (;;) {
-        if (at_end() || peek() == '\n')
-            fail("the string is not closed with '\"'");
-        if (accept("\""))
-            return out;
-        if (accept("\\"))
-            escape(out);
-        else
-            out += text_[position_++];
-    }
-}
-
-std::string TomlReader::literal_string() {
-    size_t end = text_.find_first_of("'\n", position_);
-    if (end == std::string_view::npos || text_[end] == '\n')
-        fail("the string is not closed with \"'\"");
-    std::string out(text_.substr(position_, end - position_));
-    position_ = end + 1;
-    return out;
-}
-
-std::string TomlReader::multiline_string(char quote) {
-    const std::string closing(3, quote);
-    std::string out;
-    if (accept("\n") || accept("\r\n"))
-        ++line_;
-    for (;;) {
-        if (at_end())
-            fail("the string is not closed with " + closing);
-        if (accept(closing)) {
-            // Up to two quotes may stand directly before the closing three.
-            for (int extra = 0; extra < 2 && peek() == quote; ++extra, ++position_)
-                out += quote;
-            return out;
-        }
-        if (quote == '"' && accept("\\")) {
-            size_t before = position_;
-            skip_blanks();
-            if (peek() != '\n' && peek() != '\r') {
-                position_ = before;
-                escape(out);
-                continue;
-            }
-            // A backslash that ends the line swallows all white space up to the next visible character.
-            while (peek() == ' ' || peek() == '\t' || peek() == '\r' || peek() == '\n')
-                line_ += text_[position_++] == '\n';
-            continue;
-        }
-        line_ += peek() == '\n';
-        out += text_[position_++];
-    }
-}
-
-uint32_t TomlReader::code_point(int digits) {
-    std::string hex(text_.substr(position_, digits));
-    if (hex.size() != static_cast<size_t>(digits) ||
-        hex.find_first_not_of("0123456789abcdefABCDEF") != std::string::npos)
-        fail("\\u needs 4 and \\U needs 8 hexadecimal digits");
-    position_ += digits;
-    uint32_t code = static_cast<uint32_t>(std::stoul(hex, nullptr, 16));
-    if (code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF))
-        fail("U+" + hex + " is not a Unicode character");
-    return code;
-}
-
-void TomlReader::escape(std::string &out) {
-    static const std::string_view names = "btnfr\"\\", bytes = "\b\t\n\f\r\"\\";
-    char c = peek();
-    size_t simple = at_end() ? std::string_view::npos : names.find(c);
-    if (simple == std::string_view::npos && c != 'u' && c != 'U')
-        fail("unknown escape of " + next_character() + " in a string; write '\\\\' for a backslash");
-    ++position_;
-    if (simple != std::string_view::npos) {
-        out += bytes[simple];
-        return;
-    }
-    uint32_t code = code_point(c == 'u' ? 4 : 8);
-    if (code < 0x80) {
-        out += static_cast<char>(code);
-        return;
-    }
-    int tail = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
-    static constexpr unsigned char lead[] = {0, 0xC0, 0xE0, 0xF0};
-    out += static_cast<char>(lead[tail] | code >> 6 * tail);
-    while (tail-- > 0)
-        out += static_cast<char>(0x80 | (code >> 6 * tail & 0x3F));
 }
 
 }  // namespace aclsim::config

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far the TOML reader goes: tables, arrays of tables, dotted and quoted keys, all four kinds of string, integers
-// (decimal, hexadecimal, octal, binary), floats, booleans, arrays, inline tables and comments. Dates are rejected.
+// How far the TOML reader goes: tables, arrays of tables, dotted and quoted keys, all four kinds of string,
+// integers (decimal, hexadecimal, octal, binary), floats, booleans, arrays, inline tables and comments. Dates
+// are rejected.
 #pragma once
 
 #include <map>

@@ -19,22 +19,26 @@ std::string shown(const Value &value) { return value.dump(-1, ' ', false, Value:
 }  // namespace
 
 std::string read_file(const std::string &path) {
-    struct stat info {};
-    if (::stat(path.c_str(), &info) != 0)
+    struct stat info{};
+    if (::stat(path.c_str(), &info) != 0) {
         throw Error(path + ": " + std::strerror(errno));
-    if (S_ISDIR(info.st_mode))
+    }
+    if (S_ISDIR(info.st_mode)) {
         throw Error(path + ": is a directory, not a file");
+    }
     std::ifstream file(path, std::ios::binary);
-    if (!file)
+    if (!file) {
         throw Error(path + ": " + std::strerror(errno));
+    }
     return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
 Value parse_toml(std::string_view text, const std::string &source) { return TomlReader(text, source).read(); }
 
 Value parse_json(std::string_view text, const std::string &source) {
-    if (text.find_first_not_of(" \t\r\n") == std::string_view::npos)
+    if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) {
         throw Error(source + ":1: the file is empty");
+    }
     try {
         return Value::parse(text.begin(), text.end());
     } catch (const Value::parse_error &error) {
@@ -58,9 +62,10 @@ Value load_config(const std::string &path) {
 
 Table::Table(const Value &value, std::string source, std::string key)
     : value_(&value), source_(std::move(source)), key_(std::move(key)) {
-    if (!value.is_object())
+    if (!value.is_object()) {
         throw Error(source_ + ": " + (key_.empty() ? "the file" : key_) + ": expected a table, found " +
                     value.type_name());
+    }
 }
 
 std::string Table::path_of(std::string_view key) const {
@@ -81,101 +86,120 @@ bool Table::has(std::string_view key) const { return find(key) != nullptr; }
 
 std::optional<std::string> Table::text(std::string_view key) const {
     const Value *value = find(key);
-    if (!value)
+    if (!value) {
         return std::nullopt;
-    if (!value->is_string())
+    }
+    if (!value->is_string()) {
         reject(key, "expected a string, found " + shown(*value));
+    }
     return value->get<std::string>();
 }
 
 std::optional<bool> Table::boolean(std::string_view key) const {
     const Value *value = find(key);
-    if (!value)
+    if (!value) {
         return std::nullopt;
-    if (!value->is_boolean())
+    }
+    if (!value->is_boolean()) {
         reject(key, "expected true or false, found " + shown(*value));
+    }
     return value->get<bool>();
 }
 
 std::optional<int64_t> Table::integer(std::string_view key) const {
     const Value *value = find(key);
-    if (!value)
+    if (!value) {
         return std::nullopt;
-    if (!value->is_number_integer() || (value->is_number_unsigned() && value->get<uint64_t>() > INT64_MAX))
+    }
+    if (!value->is_number_integer() || (value->is_number_unsigned() && value->get<uint64_t>() > INT64_MAX)) {
         reject(key, "expected an integer, found " + shown(*value));
+    }
     return value->get<int64_t>();
 }
 
 std::optional<double> Table::number(std::string_view key) const {
     const Value *value = find(key);
-    if (!value)
+    if (!value) {
         return std::nullopt;
-    if (!value->is_number())
+    }
+    if (!value->is_number()) {
         reject(key, "expected a number, found " + shown(*value));
+    }
     return value->get<double>();
 }
 
 std::optional<std::vector<int64_t>> Table::integers(std::string_view key) const {
     const Value *value = find(key);
-    if (!value)
+    if (!value) {
         return std::nullopt;
-    bool fits = value->is_array() && std::all_of(value->begin(), value->end(), [](const Value &item) {
-                    return item.is_number_integer();
-                });
-    if (!fits)
+    }
+    bool fits = value->is_array() && std::all_of(value->begin(), value->end(),
+                                                 [](const Value &item) { return item.is_number_integer(); });
+    if (!fits) {
         reject(key, "expected a list of integers, found " + shown(*value));
+    }
     return value->get<std::vector<int64_t>>();
 }
 
 std::optional<std::vector<std::vector<int64_t>>> Table::integer_lists(std::string_view key) const {
     const Value *value = find(key);
-    if (!value)
+    if (!value) {
         return std::nullopt;
+    }
     bool fits = value->is_array() && std::all_of(value->begin(), value->end(), [](const Value &list) {
                     return list.is_array() && std::all_of(list.begin(), list.end(), [](const Value &item) {
                                return item.is_number_integer();
                            });
                 });
-    if (!fits)
+    if (!fits) {
         reject(key, "expected a list of lists of integers, found " + shown(*value));
+    }
     return value->get<std::vector<std::vector<int64_t>>>();
 }
 
 std::optional<Table> Table::table(std::string_view key) const {
     const Value *value = find(key);
-    if (!value)
+    if (!value) {
         return std::nullopt;
+    }
     return Table(*value, source_, path_of(key));
 }
 
 std::vector<Table> Table::tables(std::string_view key) const {
     std::vector<Table> out;
     const Value *value = find(key);
-    if (!value)
+    if (!value) {
         return out;
-    if (!value->is_array())
+    }
+    if (!value->is_array()) {
         reject(key, "expected an array of tables, found " + shown(*value));
-    for (const Value &item : *value)
+    }
+    for (const Value &item : *value) {
         out.emplace_back(item, source_, path_of(key) + "[" + std::to_string(out.size()) + "]");
+    }
     return out;
 }
 
 std::vector<std::string> Table::keys() const {
     std::vector<std::string> out;
-    for (const auto &item : value_->items())
+    for (const auto &item : value_->items()) {
         out.push_back(item.key());
+    }
     seen_.insert(seen_.end(), out.begin(), out.end());
     return out;
 }
 
 void Table::finish() const {
     for (const auto &item : value_->items()) {
-        if (std::find(seen_.begin(), seen_.end(), item.key()) != seen_.end())
+        if (std::find(seen_.begin(), seen_.end(), item.key()) != seen_.end()) {
             continue;
+        }
         std::string known;
-        for (const std::string &key : seen_)
-            if (known.find("'" + key + "'") == std::string::npos)
+        for (const std::string &key : seen_) {
+            if (known.find("'" + key + "'") == std::string::npos) {
                 known += (known.empty() ? "'" : ", '") + key + "'";
+            }
+        }
         reject(item.key(), "unknown key; known here: " + known);
     }
 }

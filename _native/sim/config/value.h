@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Configuration files of the simulator: device profiles and model descriptions, written in TOML or JSON.
-// Both formats are read into the same value type, so that what a file means does not depend on how it is spelled.
+// Both formats are read into the same value type, so that what a file means does not depend on how it is
+// spelled.
 #pragma once
 
 #include <cstdint>

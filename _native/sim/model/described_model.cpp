@@ -13,16 +13,17 @@ using engine::Input;
 using engine::Output;
 using engine::Port;
 
-// Rules work item by item when input and output have the same first dimension, so that an item's result depends on
-// nothing else in its batch. Otherwise the whole tensor is one item.
+// Rules work item by item when input and output have the same first dimension, so that an item's result
+// depends on nothing else in its batch. Otherwise the whole tensor is one item.
 struct Items {
     size_t count = 1, in = 0, out = 0;
 
     Items(const Shape &input, const Shape &output) {
         in = *element_count(input);
         out = *element_count(output);
-        if (input.empty() || output.empty() || input[0] != output[0] || input[0] <= 0)
+        if (input.empty() || output.empty() || input[0] != output[0] || input[0] <= 0) {
             return;
+        }
         count = static_cast<size_t>(input[0]);
         in /= count;
         out /= count;
@@ -31,34 +32,40 @@ struct Items {
 
 void fill_copy(const Port &from, const void *source, const Port &to, void *target, const Items &items) {
     size_t size = element_size(to.type);
-    for (size_t item = 0; item < items.count && items.in > 0; ++item)
+    for (size_t item = 0; item < items.count && items.in > 0; ++item) {
         for (size_t i = 0; i < items.out; ++i) {
             size_t read = item * items.in + i % items.in, write = item * items.out + i;
-            if (from.type == to.type)
-                std::memcpy(static_cast<char *>(target) + write * size, static_cast<const char *>(source) + read * size,
-                            size);
-            else
+            if (from.type == to.type) {
+                std::memcpy(static_cast<char *>(target) + write * size,
+                            static_cast<const char *>(source) + read * size, size);
+            } else {
                 write_element(to.type, target, write, read_element(from.type, source, read));
+            }
         }
+    }
 }
 
 void fill_sum(const Port &from, const void *source, const Port &to, void *target, const Items &items) {
     for (size_t item = 0; item < items.count; ++item) {
         double sum = 0;
-        for (size_t i = 0; i < items.in; ++i)
+        for (size_t i = 0; i < items.in; ++i) {
             sum += read_element(from.type, source, item * items.in + i);
-        for (size_t i = 0; i < items.out; ++i)
+        }
+        for (size_t i = 0; i < items.out; ++i) {
             write_element(to.type, target, item * items.out + i, sum);
+        }
     }
 }
 
 class DescribedRequest : public engine::Request {
 public:
-    explicit DescribedRequest(std::shared_ptr<const Description> description) : model_(std::move(description)) {}
+    explicit DescribedRequest(std::shared_ptr<const Description> description)
+        : model_(std::move(description)) {}
 
     void run(const std::vector<Input> &inputs, std::vector<Output> &outputs) override {
-        for (size_t i = 0; i < outputs.size(); ++i)
+        for (size_t i = 0; i < outputs.size(); ++i) {
             fill(model_->outputs[i], inputs, outputs[i]);
+        }
     }
 
 private:
@@ -66,32 +73,39 @@ private:
         const Input &from = inputs[rule.from];
         const Port &source = model_->inputs[rule.from], &port = rule.port;
         output.shape = port.shape;
-        for (size_t i = 0; i < output.shape.size(); ++i)
-            if (output.shape[i] < 0)
+        for (size_t i = 0; i < output.shape.size(); ++i) {
+            if (output.shape[i] < 0) {
                 output.shape[i] = from.shape[i];
+            }
+        }
         output.bytes = byte_size(output.shape, port.type).value_or(SIZE_MAX);
-        if (output.bytes == SIZE_MAX || (output.data && output.capacity < output.bytes))
+        if (output.bytes == SIZE_MAX || (output.data && output.capacity < output.bytes)) {
             throw ModelError(ACL_ERROR_RT_MODEL_EXECUTE,
-                             model_->source + ": output '" + port.name + "' came out as " + to_text(output.shape) + " " +
-                                 type_name(port.type) + ", which does not fit into its buffer of " +
+                             model_->source + ": output '" + port.name + "' came out as " +
+                                 to_text(output.shape) + " " + type_name(port.type) +
+                                 ", which does not fit into its buffer of " +
                                  std::to_string(output.capacity) + " bytes; give a larger one");
-        if (!output.data)
+        }
+        if (!output.data) {
             output.owned.resize(output.bytes);
+        }
         void *target = output.data ? output.data : output.owned.data();
         Items items(from.shape, output.shape);
         size_t elements = items.count * items.out;
         switch (rule.fill) {
-        case FillRule::Zeros: std::memset(target, 0, output.bytes); break;
-        case FillRule::Copy: fill_copy(source, from.data, port, target, items); break;
-        case FillRule::Sum: fill_sum(source, from.data, port, target, items); break;
-        case FillRule::Index:
-            for (size_t i = 0; i < elements; ++i)
-                write_element(port.type, target, i, static_cast<double>(i));
-            break;
-        case FillRule::Constant:
-            for (size_t i = 0; i < elements; ++i)
-                write_element(port.type, target, i, rule.value);
-            break;
+            case FillRule::Zeros: std::memset(target, 0, output.bytes); break;
+            case FillRule::Copy: fill_copy(source, from.data, port, target, items); break;
+            case FillRule::Sum: fill_sum(source, from.data, port, target, items); break;
+            case FillRule::Index:
+                for (size_t i = 0; i < elements; ++i) {
+                    write_element(port.type, target, i, static_cast<double>(i));
+                }
+                break;
+            case FillRule::Constant:
+                for (size_t i = 0; i < elements; ++i) {
+                    write_element(port.type, target, i, rule.value);
+                }
+                break;
         }
     }
 
@@ -100,7 +114,8 @@ private:
 
 class DescribedCompiled : public engine::Compiled {
 public:
-    explicit DescribedCompiled(std::shared_ptr<const Description> description) : model_(std::move(description)) {}
+    explicit DescribedCompiled(std::shared_ptr<const Description> description)
+        : model_(std::move(description)) {}
     std::unique_ptr<engine::Request> request() override { return std::make_unique<DescribedRequest>(model_); }
 
 private:
@@ -112,8 +127,9 @@ public:
     explicit DescribedModel(const Description &description)
         : description_(std::make_shared<const Description>(description)) {
         std::vector<Shape> shapes;
-        for (const Port &port : description.inputs)
+        for (const Port &port : description.inputs) {
             shapes.push_back(port.shape);
+        }
         reshape(shapes);
     }
 
@@ -122,18 +138,23 @@ public:
 
     void reshape(const std::vector<Shape> &shapes) override {
         inputs_ = description_->inputs;
-        for (size_t i = 0; i < shapes.size(); ++i)
+        for (size_t i = 0; i < shapes.size(); ++i) {
             inputs_[i].shape = shapes[i];
+        }
         outputs_.clear();
         for (const DescribedOutput &output : description_->outputs) {
             outputs_.push_back(output.port);
-            for (size_t i = 0; i < output.port.shape.size(); ++i)
-                if (output.port.shape[i] < 0)
+            for (size_t i = 0; i < output.port.shape.size(); ++i) {
+                if (output.port.shape[i] < 0) {
                     outputs_.back().shape[i] = inputs_[output.from].shape[i];
+                }
+            }
         }
     }
 
-    std::shared_ptr<engine::Compiled> compile() override { return std::make_shared<DescribedCompiled>(description_); }
+    std::shared_ptr<engine::Compiled> compile() override {
+        return std::make_shared<DescribedCompiled>(description_);
+    }
 
 private:
     std::shared_ptr<const Description> description_;

@@ -15,38 +15,47 @@ const std::pair<const char *, FillRule> fill_rules[] = {
 };
 
 Shape checked_shape(const config::Table &table, const std::string &key, Shape shape) {
-    if (shape.size() > max_dims)
-        table.reject(key, "has " + std::to_string(shape.size()) + " dimensions; at most " + std::to_string(max_dims));
-    for (int64_t dim : shape)
-        if (dim < -1 || dim == 0)
+    if (shape.size() > max_dims) {
+        table.reject(
+            key, "has " + std::to_string(shape.size()) + " dimensions; at most " + std::to_string(max_dims));
+    }
+    for (int64_t dim : shape) {
+        if (dim < -1 || dim == 0) {
             table.reject(key, to_text(shape) + " holds " + std::to_string(dim) +
                                   "; a dimension is positive, or -1 when it is open");
+        }
+    }
     return shape;
 }
 
 double microseconds(const config::Table &table, const std::string &key) {
     double value = table.number(key).value_or(0);
-    if (!(value >= 0 && value <= 3.6e9))
+    if (!(value >= 0 && value <= 3.6e9)) {
         table.reject(key, "must lie between 0 and 3.6e9 microseconds (an hour)");
+    }
     return value;
 }
 
 engine::Port read_port(const config::Table &table) {
     engine::Port port;
     port.name = table.text("name").value_or("");
-    if (port.name.empty())
+    if (port.name.empty()) {
         table.reject("name", "every input and output needs a name");
+    }
     std::string type = table.text("dtype").value_or("float32");
     auto known = type_from_name(type);
-    if (!known)
+    if (!known) {
         table.reject("dtype", "unknown element type '" + type + "'; known: " + type_names());
+    }
     port.type = *known;
     auto shape = table.integers("shape");
-    if (!shape)
+    if (!shape) {
         table.reject("shape", "is missing; give the dimensions, -1 for open ones");
+    }
     port.shape = checked_shape(table, "shape", *shape);
-    if (is_static(port.shape) && !byte_size(port.shape, port.type))
+    if (is_static(port.shape) && !byte_size(port.shape, port.type)) {
         table.reject("shape", to_text(port.shape) + " is larger than memory can be");
+    }
     return port;
 }
 
@@ -54,8 +63,9 @@ size_t input_index(const config::Table &table, const std::string &key, const std
                    const std::vector<engine::Port> &inputs) {
     std::string known;
     for (size_t i = 0; i < inputs.size(); ++i) {
-        if (inputs[i].name == name)
+        if (inputs[i].name == name) {
             return i;
+        }
         known += (known.empty() ? "'" : ", '") + inputs[i].name + "'";
     }
     table.reject(key, "there is no input '" + name + "'; inputs: " + known);
@@ -67,30 +77,38 @@ DescribedOutput read_output(const config::Table &table, const std::vector<engine
     std::string fill = table.text("fill").value_or("zeros");
     auto rule = std::find_if(std::begin(fill_rules), std::end(fill_rules),
                              [&](const auto &item) { return fill == item.first; });
-    if (rule == std::end(fill_rules))
+    if (rule == std::end(fill_rules)) {
         table.reject("fill", "unknown rule '" + fill + "'; known: zeros, copy, sum, index, constant");
+    }
     out.fill = rule->second;
-    if (auto from = table.text("from"))
+    if (auto from = table.text("from")) {
         out.from = input_index(table, "from", *from, inputs);
+    }
     auto value = table.number("value");
-    if (value.has_value() != (out.fill == FillRule::Constant))
+    if (value.has_value() != (out.fill == FillRule::Constant)) {
         table.reject("value", "belongs to fill = \"constant\", and only to it");
+    }
     out.value = value.value_or(0);
 
     const Shape &source = inputs[out.from].shape;
-    for (size_t i = 0; i < out.port.shape.size(); ++i)
-        if (out.port.shape[i] < 0 && i >= source.size())
-            table.reject("shape", "dimension " + std::to_string(i) + " is open, but input '" + inputs[out.from].name +
+    for (size_t i = 0; i < out.port.shape.size(); ++i) {
+        if (out.port.shape[i] < 0 && i >= source.size()) {
+            table.reject("shape", "dimension " + std::to_string(i) + " is open, but input '" +
+                                      inputs[out.from].name +
                                       "' has no dimension at that place to take it from");
+        }
+    }
     table.finish();
     return out;
 }
 
-void require_unique_names(const config::Table &table, const std::string &key, std::vector<std::string> names) {
+void require_unique_names(const config::Table &table, const std::string &key,
+                          std::vector<std::string> names) {
     std::sort(names.begin(), names.end());
     auto twice = std::adjacent_find(names.begin(), names.end());
-    if (twice != names.end())
+    if (twice != names.end()) {
         table.reject(key, "the name '" + *twice + "' is used twice");
+    }
 }
 
 Gears read_gears(const config::Table &table) {
@@ -98,15 +116,17 @@ Gears read_gears(const config::Table &table) {
     auto batches = table.integers("dynamic_batch");
     auto sizes = table.integer_lists("dynamic_hw");
     auto dims = table.integer_lists("dynamic_dims");
-    if (batches.has_value() + sizes.has_value() + dims.has_value() > 1)
+    if (batches.has_value() + sizes.has_value() + dims.has_value() > 1) {
         table.reject(batches ? "dynamic_batch" : "dynamic_hw",
                      "dynamic_batch, dynamic_hw and dynamic_dims exclude each other");
+    }
     std::string key;
     if (batches) {
         key = "dynamic_batch";
         gears.kind = GearKind::Batch;
-        for (int64_t batch : *batches)
+        for (int64_t batch : *batches) {
             gears.values.push_back({batch});
+        }
     } else if (sizes) {
         key = "dynamic_hw";
         gears.kind = GearKind::Hw;
@@ -118,39 +138,51 @@ Gears read_gears(const config::Table &table) {
     } else {
         return gears;
     }
-    if (gears.values.empty() || gears.values.size() > max_gears)
+    if (gears.values.empty() || gears.values.size() > max_gears) {
         table.reject(key, "needs 1 to " + std::to_string(max_gears) + " gears, has " +
                               std::to_string(gears.values.size()));
+    }
     for (const auto &gear : gears.values) {
-        if (gears.kind == GearKind::Hw && gear.size() != 2)
+        if (gears.kind == GearKind::Hw && gear.size() != 2) {
             table.reject(key, "a gear is [height, width], not " + to_text(gear));
-        if (gear.size() != gears.values[0].size())
-            table.reject(key, "gears " + to_text(gears.values[0]) + " and " + to_text(gear) + " differ in length");
-        if (std::any_of(gear.begin(), gear.end(), [](int64_t value) { return value < 1; }))
+        }
+        if (gear.size() != gears.values[0].size()) {
+            table.reject(key,
+                         "gears " + to_text(gears.values[0]) + " and " + to_text(gear) + " differ in length");
+        }
+        if (std::any_of(gear.begin(), gear.end(), [](int64_t value) { return value < 1; })) {
             table.reject(key, "gear " + to_text(gear) + " holds a size below 1");
-        if (std::count(gears.values.begin(), gears.values.end(), gear) > 1)
+        }
+        if (std::count(gears.values.begin(), gears.values.end(), gear) > 1) {
             table.reject(key, "gear " + to_text(gear) + " is listed twice");
+        }
     }
     return gears;
 }
 
 void read_wrapper(const config::Table &table, const std::optional<std::string> &directory, Description *out) {
-    for (const char *key : {"inputs", "outputs"})
-        if (table.has(key))
+    for (const char *key : {"inputs", "outputs"}) {
+        if (table.has(key)) {
             table.reject(key, "comes from the ONNX file; leave it out beside `onnx`");
-    if (out->onnx.empty())
+        }
+    }
+    if (out->onnx.empty()) {
         table.reject("onnx", "is empty; give the path of an ONNX file");
+    }
     if (out->onnx[0] != '/') {
-        if (!directory)
-            table.reject("onnx", "'" + out->onnx + "' is relative, which means nothing for a description in memory; "
-                                                   "give an absolute path");
+        if (!directory) {
+            table.reject("onnx", "'" + out->onnx +
+                                     "' is relative, which means nothing for a description in memory; "
+                                     "give an absolute path");
+        }
         out->onnx = *directory + "/" + out->onnx;
     }
     if (auto shapes = table.table("shapes")) {
         for (const std::string &name : shapes->keys()) {
             auto shape = shapes->integers(name);
-            if (!shape)
+            if (!shape) {
                 shapes->reject(name, "give the dimensions, -1 for open ones");
+            }
             out->shapes.emplace_back(name, checked_shape(*shapes, name, *shape));
         }
     }
@@ -161,22 +193,28 @@ void read_listed(const config::Table &table, Description *out) {
         out->inputs.push_back(read_port(input));
         input.finish();
     }
-    if (out->inputs.empty())
+    if (out->inputs.empty()) {
         table.reject("inputs", "a description names an `onnx` file or lists [[inputs]] and [[outputs]]");
-    for (const config::Table &output : table.tables("outputs"))
+    }
+    for (const config::Table &output : table.tables("outputs")) {
         out->outputs.push_back(read_output(output, out->inputs));
-    if (out->outputs.empty())
+    }
+    if (out->outputs.empty()) {
         table.reject("outputs", "list at least one [[outputs]]");
+    }
     std::vector<std::string> input_names, output_names;
-    for (const engine::Port &input : out->inputs)
+    for (const engine::Port &input : out->inputs) {
         input_names.push_back(input.name);
-    for (const DescribedOutput &output : out->outputs)
+    }
+    for (const DescribedOutput &output : out->outputs) {
         output_names.push_back(output.port.name);
+    }
     require_unique_names(table, "inputs", input_names);
     require_unique_names(table, "outputs", output_names);
     int64_t weights = table.integer("weight_bytes").value_or(0);
-    if (weights < 0)
+    if (weights < 0) {
         table.reject("weight_bytes", "must not be negative");
+    }
     out->weight_bytes = static_cast<size_t>(weights);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Model descriptions: TOML or JSON files that stand for a model. docs/simulator/model-description.md is their manual.
+// Model descriptions: TOML or JSON files that stand for a model. docs/simulator/model-description.md is their
+// manual.
 #pragma once
 
 #include <optional>
@@ -14,8 +15,8 @@ namespace aclsim {
 
 enum class GearKind { None, Batch, Hw, Dims };
 
-// The sizes a model with gears was built for. A gear lists the values of the open dimensions: {batch}, {height, width},
-// or all of them in order of inputs and dimensions.
+// The sizes a model with gears was built for. A gear lists the values of the open dimensions: {batch},
+// {height, width}, or all of them in order of inputs and dimensions.
 struct Gears {
     GearKind kind = GearKind::None;
     std::vector<std::vector<int64_t>> values;
@@ -26,8 +27,8 @@ enum class FillRule { Zeros, Copy, Sum, Index, Constant };
 struct DescribedOutput {
     engine::Port port;
     FillRule fill = FillRule::Zeros;
-    size_t from = 0;  // input that Copy and Sum read and that open dimensions are taken from
-    double value = 0; // Constant
+    size_t from = 0;   // input that Copy and Sum read and that open dimensions are taken from
+    double value = 0;  // Constant
 };
 
 struct Description {
@@ -45,7 +46,8 @@ struct Description {
     size_t weight_bytes = 0;  // device memory; a wrapper takes the size of the ONNX file
 };
 
-// `directory` is what a relative `onnx` is relative to; without it, a relative one is refused. Throws config::Error.
+// `directory` is what a relative `onnx` is relative to; without it, a relative one is refused. Throws
+// config::Error.
 Description read_description(const config::Value &value, const std::string &source,
                              const std::optional<std::string> &directory, const std::string &default_name);
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the simulator asks of something that computes models. Two implementations: OpenVINO for ONNX models and the
-// fill rules of model descriptions. All of it throws ModelError;
-// executing with 507011.
+// What the simulator asks of something that computes models. Two implementations: OpenVINO for ONNX models
+// and the fill rules of model descriptions. All of it throws ModelError; executing with 507011.
 #pragma once
 
 #include <memory>
@@ -33,8 +32,8 @@ struct Output {
     std::vector<unsigned char> owned;
 };
 
-// One execution at a time. Different requests of one Compiled may run on different threads, though an engine may make
-// them take turns.
+// One execution at a time. Different requests of one Compiled may run on different threads, though an engine
+// may make them take turns.
 class Request {
 public:
     virtual ~Request() = default;
@@ -60,9 +59,11 @@ public:
 };
 
 // An ONNX model from a file, or from memory when `path` is empty; `label` names it in messages.
-std::unique_ptr<Model> read_onnx(const std::string &path, const std::string &content, const std::string &label);
+std::unique_ptr<Model> read_onnx(const std::string &path, const std::string &content,
+                                 const std::string &label);
 
-// Where OpenVINO is, for the first use; "" = look for it. The environment variable AIOASCEND_OPENVINO_LIBRARY wins.
+// Where OpenVINO is, for the first use; "" = look for it. The environment variable AIOASCEND_OPENVINO_LIBRARY
+// wins.
 void set_library(const std::string &path);
 
 }  // namespace aclsim::engine

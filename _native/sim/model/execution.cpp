@@ -15,61 +15,74 @@ std::string count_problem(const char *role, size_t expected, size_t given) {
 
 }  // namespace
 
-aclError Execution::prepare(uint32_t model_id, const aclmdlDataset *input, aclmdlDataset *output, bool system_outputs,
-                            std::shared_ptr<Execution> *out) {
-    for (const aclmdlDataset *dataset : {input, static_cast<const aclmdlDataset *>(output)})
-        if (!datasets().contains(dataset))
+aclError Execution::prepare(uint32_t model_id, const aclmdlDataset *input, aclmdlDataset *output,
+                            bool system_outputs, std::shared_ptr<Execution> *out) {
+    for (const aclmdlDataset *dataset : {input, static_cast<const aclmdlDataset *>(output)}) {
+        if (!datasets().contains(dataset)) {
             return fail(ACL_ERROR_INVALID_PARAM, "%s dataset %p was not created or is destroyed",
                         dataset == input ? "input" : "output", static_cast<const void *>(dataset));
+        }
+    }
     auto execution = std::make_shared<Execution>();
     execution->model_id_ = model_id;
-    if (aclError code = lease_model(model_id, &execution->lease_))
+    if (aclError code = lease_model(model_id, &execution->lease_)) {
         return code;
-    if (aclError code = execution->check_inputs(*input))
+    }
+    if (aclError code = execution->check_inputs(*input)) {
         return code;
-    if (aclError code = execution->check_outputs(*output, system_outputs))
+    }
+    if (aclError code = execution->check_outputs(*output, system_outputs)) {
         return code;
+    }
     execution->output_dataset_ = output;
     execution->output_serial_ = output->serial;
     *out = std::move(execution);
     return 0;
 }
 
-aclError Execution::bind(const char *role, const Tensor &tensor, const aclmdlDataset::Item &item, Binding *out) const {
+aclError Execution::bind(const char *role, const Tensor &tensor, const aclmdlDataset::Item &item,
+                         Binding *out) const {
     bool live = false;
     data_buffers().with(item.buffer, [&](const aclDataBuffer &buffer) {
         live = true;
         *out = {item.buffer, buffer.data, buffer.size, {}};
     });
-    if (live)
+    if (live) {
         return 0;
-    return fail(ACL_ERROR_INVALID_PARAM, "model %s: the data buffer of %s %s is destroyed; destroy it after the dataset",
+    }
+    return fail(ACL_ERROR_INVALID_PARAM,
+                "model %s: the data buffer of %s %s is destroyed; destroy it after the dataset",
                 lease_->model().signature().name.c_str(), role, tensor.name.c_str());
 }
 
 aclError Execution::check_inputs(const aclmdlDataset &dataset) {
     const LoadedModel &model = lease_->model();
     const Signature &signature = model.signature();
-    if (dataset.items.size() != signature.inputs.size())
+    if (dataset.items.size() != signature.inputs.size()) {
         return fail(ACL_ERROR_MODEL_INPUT_NOT_MATCH, "model %s: %s", signature.name.c_str(),
                     count_problem("input", signature.inputs.size(), dataset.items.size()).c_str());
+    }
     const GearShapes *gear = model.current_gear();
     for (size_t i = 0; i < dataset.items.size(); ++i) {
         const aclmdlDataset::Item &item = dataset.items[i];
         const Tensor &tensor = signature.inputs[i];
         Binding binding;
-        if (aclError code = bind("input", tensor, item, &binding))
+        if (aclError code = bind("input", tensor, item, &binding)) {
             return code;
+        }
         size_t needed = tensor.bytes;
-        if (gear && i < gear->inputs.size())
+        if (gear && i < gear->inputs.size()) {
             needed = byte_size(gear->inputs[i], tensor.type).value_or(0);
+        }
         if (!gear && !is_static(tensor.shape)) {
-            if (aclError code = check_dynamic_shape(tensor, item.desc.get(), &binding))
+            if (aclError code = check_dynamic_shape(tensor, item.desc.get(), &binding)) {
                 return code;
+            }
             needed = byte_size(binding.shape, tensor.type).value_or(SIZE_MAX);
         }
-        if (aclError code = check_memory("input", tensor, binding, ACL_ERROR_MODEL_INPUT_NOT_MATCH, needed))
+        if (aclError code = check_memory("input", tensor, binding, ACL_ERROR_MODEL_INPUT_NOT_MATCH, needed)) {
             return code;
+        }
         inputs_.push_back(std::move(binding));
     }
     return 0;
@@ -77,60 +90,77 @@ aclError Execution::check_inputs(const aclmdlDataset &dataset) {
 
 aclError Execution::check_outputs(const aclmdlDataset &dataset, bool system_outputs) {
     const Signature &signature = lease_->model().signature();
-    if (dataset.items.size() != signature.outputs.size())
+    if (dataset.items.size() != signature.outputs.size()) {
         return fail(ACL_ERROR_MODEL_OUTPUT_NOT_MATCH, "model %s: %s", signature.name.c_str(),
                     count_problem("output", signature.outputs.size(), dataset.items.size()).c_str());
+    }
     const GearShapes *gear = lease_->model().current_gear();
     for (size_t i = 0; i < dataset.items.size(); ++i) {
         const Tensor &tensor = signature.outputs[i];
         Binding binding;
-        if (aclError code = bind("output", tensor, dataset.items[i], &binding))
+        if (aclError code = bind("output", tensor, dataset.items[i], &binding)) {
             return code;
-        if (!binding.data && binding.size == 0 && !system_outputs)
-            return fail(ACL_ERROR_MODEL_OUTPUT_NOT_MATCH,
-                        "model %s: output %s has no buffer; only aclmdlExecute and aclmdlExecuteV2 allocate outputs",
-                        signature.name.c_str(), tensor.name.c_str());
+        }
+        if (!binding.data && binding.size == 0 && !system_outputs) {
+            return fail(
+                ACL_ERROR_MODEL_OUTPUT_NOT_MATCH,
+                "model %s: output %s has no buffer; only aclmdlExecute and aclmdlExecuteV2 allocate outputs",
+                signature.name.c_str(), tensor.name.c_str());
+        }
         // Without a gear, a size of 0 means that only the execution will tell.
         size_t needed = gear ? byte_size(gear->outputs[i], tensor.type).value_or(0) : tensor.bytes;
-        if (binding.data || binding.size != 0)
-            if (aclError code = check_memory("output", tensor, binding, ACL_ERROR_MODEL_OUTPUT_NOT_MATCH, needed))
+        if (binding.data || binding.size != 0) {
+            if (aclError code =
+                    check_memory("output", tensor, binding, ACL_ERROR_MODEL_OUTPUT_NOT_MATCH, needed)) {
                 return code;
+            }
+        }
         outputs_.push_back(std::move(binding));
     }
     return 0;
 }
 
-aclError Execution::check_memory(const char *role, const Tensor &tensor, const Binding &binding, aclError size_code,
-                                 size_t needed) const {
+aclError Execution::check_memory(const char *role, const Tensor &tensor, const Binding &binding,
+                                 aclError size_code, size_t needed) const {
     const LoadedModel &model = lease_->model();
     const char *name = model.signature().name.c_str();
-    if (binding.size < needed)
+    if (binding.size < needed) {
         return fail(size_code, "model %s: the buffer of %s %s has %zu bytes, but %zu are needed", name, role,
                     tensor.name.c_str(), binding.size, needed);
+    }
     int32_t device = -1;
-    if (!is_device_address(binding.data, binding.size, &device))
-        return fail(ACL_ERROR_GE_EXEC_MODEL_ADDR_INVALID,
-                    "model %s: the buffer of %s %s (%p, %zu bytes) is not device memory; allocate it with aclrtMalloc",
-                    name, role, tensor.name.c_str(), binding.data, binding.size);
-    if (device != model.device())
+    if (!is_device_address(binding.data, binding.size, &device)) {
+        return fail(
+            ACL_ERROR_GE_EXEC_MODEL_ADDR_INVALID,
+            "model %s: the buffer of %s %s (%p, %zu bytes) is not device memory; allocate it with aclrtMalloc",
+            name, role, tensor.name.c_str(), binding.data, binding.size);
+    }
+    if (device != model.device()) {
         return fail(ACL_ERROR_GE_EXEC_MODEL_ADDR_INVALID,
                     "model %s: the buffer of %s %s lies on device %d, the model on device %d", name, role,
                     tensor.name.c_str(), device, model.device());
+    }
     return 0;
 }
 
-aclError Execution::check_dynamic_shape(const Tensor &tensor, const aclTensorDesc *desc, Binding *binding) const {
+aclError Execution::check_dynamic_shape(const Tensor &tensor, const aclTensorDesc *desc,
+                                        Binding *binding) const {
     const char *name = lease_->model().signature().name.c_str();
-    if (!desc)
+    if (!desc) {
+        return fail(
+            ACL_ERROR_GE_SHAPE_INVALID,
+            "model %s: input %s has the open shape %s; give the actual one by aclmdlSetDatasetTensorDesc",
+            name, tensor.name.c_str(), to_text(tensor.shape).c_str());
+    }
+    if (desc->type != tensor.type) {
+        return fail(ACL_ERROR_GE_DATATYPE_INVALID, "model %s: input %s is %s, its tensor description says %s",
+                    name, tensor.name.c_str(), type_name(tensor.type), type_name(desc->type));
+    }
+    if (!matches(tensor.shape, desc->shape)) {
         return fail(ACL_ERROR_GE_SHAPE_INVALID,
-                    "model %s: input %s has the open shape %s; give the actual one by aclmdlSetDatasetTensorDesc", name,
-                    tensor.name.c_str(), to_text(tensor.shape).c_str());
-    if (desc->type != tensor.type)
-        return fail(ACL_ERROR_GE_DATATYPE_INVALID, "model %s: input %s is %s, its tensor description says %s", name,
-                    tensor.name.c_str(), type_name(tensor.type), type_name(desc->type));
-    if (!matches(tensor.shape, desc->shape))
-        return fail(ACL_ERROR_GE_SHAPE_INVALID, "model %s: input %s has shape %s, its tensor description says %s", name,
+                    "model %s: input %s has shape %s, its tensor description says %s", name,
                     tensor.name.c_str(), to_text(tensor.shape).c_str(), to_text(desc->shape).c_str());
+    }
     binding->shape = desc->shape;
     return 0;
 }
@@ -139,27 +169,30 @@ Task Execution::task() {
     const LoadedModel &model = lease_->model();
     const Signature &signature = model.signature();
     Shape first = signature.inputs[0].shape;
-    if (const GearShapes *gear = model.current_gear())
+    if (const GearShapes *gear = model.current_gear()) {
         first = gear->inputs[0];
-    else if (!inputs_[0].shape.empty())
+    } else if (!inputs_[0].shape.empty()) {
         first = inputs_[0].shape;
+    }
     double items = first.empty() ? 1 : static_cast<double>(first[0]);
 
     Task out;
     out.kind = "execute";
     out.unit = Unit::AiCore;
     out.name = signature.name;
-    out.duration_ns = static_cast<uint64_t>((signature.latency_us + items * signature.latency_us_per_item) * 1000);
+    out.duration_ns =
+        static_cast<uint64_t>((signature.latency_us + items * signature.latency_us_per_item) * 1000);
     out.work = [self = shared_from_this()] { return self->run(); };
     return out;
 }
 
 aclError Execution::run() {
     return guarded([this]() -> aclError {
-        if (!lease_->begin())
+        if (!lease_->begin()) {
             return fail(ACL_ERROR_RT_MODEL_EXECUTE,
-                        "model id %u (%s) is already executing on another stream; load it once per stream", model_id_,
-                        lease_->model().signature().name.c_str());
+                        "model id %u (%s) is already executing on another stream; load it once per stream",
+                        model_id_, lease_->model().signature().name.c_str());
+        }
         compute();
         return ACL_SUCCESS;
     });
@@ -181,72 +214,89 @@ void Execution::compute() {
     std::vector<engine::Output> outputs;
     for (size_t i = 0; i < outputs_.size(); ++i) {
         const Binding &binding = outputs_[i];
-        if (binding.data)
+        if (binding.data) {
             require_memory("output", signature.outputs[i], binding, 0);
+        }
         engine::Output output;
         output.data = binding.data;
         output.capacity = binding.size;
-        if (gear)
+        if (gear) {
             output.shape = gear->outputs[i];
+        }
         outputs.push_back(std::move(output));
     }
     model.request().run(inputs, outputs);
     write_back(outputs);
-    for (engine::Output &output : outputs)
+    for (engine::Output &output : outputs) {
         owned_.push_back(std::move(output.owned));
+    }
 }
 
-// The device reads the gear when it gets there, not when it was set: what counts is what the buffer holds now.
+// The device reads the gear when it gets there, not when it was set: what the buffer holds now counts.
 const GearShapes *Execution::gear_in_memory() const {
     const Signature &signature = lease_->model().signature();
     const Binding &binding = inputs_.back();
     std::vector<int64_t> values(signature.gear_length());
     require_memory("input", signature.inputs.back(), binding, values.size() * sizeof(int64_t));
     std::memcpy(values.data(), binding.data, values.size() * sizeof(int64_t));
-    if (const GearShapes *gear = signature.find_gear(values))
+    if (const GearShapes *gear = signature.find_gear(values)) {
         return gear;
+    }
     throw ModelError(ACL_ERROR_RT_MODEL_EXECUTE,
                      "model " + signature.name + ": the buffer of input " + gear_input_name + " holds " +
-                         to_text(values) + ", which is no gear of the model; set one for every execution, with "
+                         to_text(values) +
+                         ", which is no gear of the model; set one for every execution, with "
                          "aclmdlSetDynamicBatchSize, aclmdlSetDynamicHWSize or aclmdlSetInputDynamicDims");
 }
 
 // Between the call and now the memory may have been freed, and the gear may have become a larger one.
-void Execution::require_memory(const char *role, const Tensor &tensor, const Binding &binding, size_t needed) const {
-    const std::string what = "model " + lease_->model().signature().name + ": the buffer of " + role + " " + tensor.name;
-    if (!is_device_address(binding.data, binding.size, nullptr))
-        throw ModelError(ACL_ERROR_RT_AICORE_EXCEPTION,
-                         what + " was freed while the execution was queued; keep it until the stream has passed it");
-    if (binding.size < needed)
-        throw ModelError(ACL_ERROR_RT_MODEL_EXECUTE, what + " has " + std::to_string(binding.size) + " bytes, but " +
-                                                         std::to_string(needed) + " are needed");
+void Execution::require_memory(const char *role, const Tensor &tensor, const Binding &binding,
+                               size_t needed) const {
+    const std::string what =
+        "model " + lease_->model().signature().name + ": the buffer of " + role + " " + tensor.name;
+    if (!is_device_address(binding.data, binding.size, nullptr)) {
+        throw ModelError(
+            ACL_ERROR_RT_AICORE_EXCEPTION,
+            what + " was freed while the execution was queued; keep it until the stream has passed it");
+    }
+    if (binding.size < needed) {
+        throw ModelError(ACL_ERROR_RT_MODEL_EXECUTE, what + " has " + std::to_string(binding.size) +
+                                                         " bytes, but " + std::to_string(needed) +
+                                                         " are needed");
+    }
 }
 
 // The actual shapes of the outputs, for aclmdlGetDatasetTensorDesc, unless the dataset is gone.
 void Execution::write_back(const std::vector<engine::Output> &outputs) {
     const Signature &signature = lease_->model().signature();
     datasets().with(output_dataset_, [&](aclmdlDataset &dataset) {
-        if (dataset.serial != output_serial_ || dataset.items.size() != outputs.size())
+        if (dataset.serial != output_serial_ || dataset.items.size() != outputs.size()) {
             return;
+        }
         for (size_t i = 0; i < outputs.size(); ++i) {
             std::unique_ptr<aclTensorDesc> &desc = dataset.items[i].desc;
-            if (!desc)
+            if (!desc) {
                 desc = std::make_unique<aclTensorDesc>();
+            }
             *desc = {signature.outputs[i].type, signature.outputs[i].format, outputs[i].shape};
         }
     });
 }
 
 aclError Execution::deliver_system_outputs() {
-    if (owned_.size() != outputs_.size())
-        return fail(ACL_ERROR_RT_MODEL_EXECUTE, "model %s did not run; its error went to another synchronize of the stream",
+    if (owned_.size() != outputs_.size()) {
+        return fail(ACL_ERROR_RT_MODEL_EXECUTE,
+                    "model %s did not run; its error went to another synchronize of the stream",
                     lease_->model().signature().name.c_str());
+    }
     for (size_t i = 0; i < outputs_.size(); ++i) {
-        if (outputs_[i].data || owned_[i].empty())
+        if (outputs_[i].data || owned_[i].empty()) {
             continue;
+        }
         void *memory = nullptr;
-        if (aclError code = allocate_device(lease_->model().device(), owned_[i].size(), &memory))
+        if (aclError code = allocate_device(lease_->model().device(), owned_[i].size(), &memory)) {
             return code;
+        }
         std::memcpy(memory, owned_[i].data(), owned_[i].size());
         data_buffers().with(outputs_[i].buffer, [&](aclDataBuffer &buffer) {
             buffer.data = memory;

@@ -11,14 +11,14 @@
 
 namespace aclsim {
 
-// A snapshot of what the call was given: addresses, sizes and tensor descriptions. The datasets and buffer objects may
-// be destroyed right after the call, the memory may not.
+// A snapshot of what the call was given: addresses, sizes and tensor descriptions. The datasets and buffer
+// objects may be destroyed right after the call, the memory may not.
 class Execution : public std::enable_shared_from_this<Execution> {
 public:
-    // Checks everything that can be known before running. Non-zero: recorded. `system_outputs`: (nullptr, 0) output
-    // buffers are allowed and get memory from the simulator.
-    static aclError prepare(uint32_t model_id, const aclmdlDataset *input, aclmdlDataset *output, bool system_outputs,
-                            std::shared_ptr<Execution> *out);
+    // Checks everything that can be known before running. Non-zero: recorded. `system_outputs`: (nullptr, 0)
+    // output buffers are allowed and get memory from the simulator.
+    static aclError prepare(uint32_t model_id, const aclmdlDataset *input, aclmdlDataset *output,
+                            bool system_outputs, std::shared_ptr<Execution> *out);
 
     // What to submit. The task holds the execution.
     Task task();
@@ -34,7 +34,8 @@ private:
         Shape shape;  // inputs of dynamic models: from the tensor description
     };
 
-    aclError bind(const char *role, const Tensor &tensor, const aclmdlDataset::Item &item, Binding *out) const;
+    aclError bind(const char *role, const Tensor &tensor, const aclmdlDataset::Item &item,
+                  Binding *out) const;
     aclError check_inputs(const aclmdlDataset &dataset);
     aclError check_outputs(const aclmdlDataset &dataset, bool system_outputs);
     aclError check_memory(const char *role, const Tensor &tensor, const Binding &binding, aclError size_code,

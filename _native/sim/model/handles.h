@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handles whose memory the caller creates and destroys at will. The set of live ones tells a destroyed handle without
-// touching it.
+// Handles whose memory the caller creates and destroys at will. The set of live ones tells a destroyed handle
+// without touching it.
 #pragma once
 
 #include <memory>
@@ -19,8 +19,9 @@ public:
     T *add(std::unique_ptr<T> object) {
         std::lock_guard<std::mutex> lock(mutex_);
         live_.insert(object.get());
-        if (counted_as_)
+        if (counted_as_) {
             count_live(counted_as_, 1);
+        }
         return object.release();
     }
 
@@ -32,10 +33,12 @@ public:
     // Null when it is not live.
     std::unique_ptr<T> remove(const T *handle) {
         std::lock_guard<std::mutex> lock(mutex_);
-        if (live_.erase(handle) == 0)
+        if (live_.erase(handle) == 0) {
             return nullptr;
-        if (counted_as_)
+        }
+        if (counted_as_) {
             count_live(counted_as_, -1);
+        }
         return std::unique_ptr<T>(const_cast<T *>(handle));
     }
 
@@ -43,8 +46,9 @@ public:
     template <class Body>
     void with(const T *handle, Body &&body) {
         std::lock_guard<std::mutex> lock(mutex_);
-        if (live_.count(handle) != 0)
+        if (live_.count(handle) != 0) {
             body(*const_cast<T *>(handle));
+        }
     }
 
 private:

@@ -34,19 +34,22 @@ std::string stem(const std::string &path) {
 }
 
 bool is_file(const std::string &path) {
-    struct stat info {};
+    struct stat info{};
     return ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
 }
 
 std::string read_model_file(const std::string &path) {
-    struct stat info {};
-    if (::stat(path.c_str(), &info) != 0)
-        throw ModelError(ACL_ERROR_GE_EXEC_MODEL_PATH_INVALID, "model file '" + path + "': " + std::strerror(errno));
-    if (!S_ISREG(info.st_mode))
+    struct stat info{};
+    if (::stat(path.c_str(), &info) != 0) {
+        throw ModelError(ACL_ERROR_GE_EXEC_MODEL_PATH_INVALID,
+                         "model file '" + path + "': " + std::strerror(errno));
+    }
+    if (!S_ISREG(info.st_mode)) {
         throw ModelError(ACL_ERROR_GE_EXEC_MODEL_PATH_INVALID,
                          "model file '" + path + "' is " +
                              (S_ISDIR(info.st_mode) ? "a directory" : "not a regular file") +
                              "; give the path of an .onnx file or of a model description");
+    }
     try {
         return config::read_file(path);
     } catch (const config::Error &error) {
@@ -56,11 +59,12 @@ std::string read_model_file(const std::string &path) {
 
 // Tells one state of a file from the next without reading it.
 std::string file_key(const std::string &path) {
-    struct stat info {};
+    struct stat info{};
     char resolved[PATH_MAX];
     const char *real = ::realpath(path.c_str(), resolved);
-    if (::stat(path.c_str(), &info) != 0 || !real)
+    if (::stat(path.c_str(), &info) != 0 || !real) {
         return path;
+    }
     return std::string(real) + "@" + std::to_string(info.st_mtim.tv_sec) + "." +
            std::to_string(info.st_mtim.tv_nsec) + "+" + std::to_string(info.st_size);
 }
@@ -71,27 +75,32 @@ std::string content_key(std::string_view content) {
 
 void require_onnx(std::string_view content, const std::string &label) {
     switch (inspect_onnx(content)) {
-    case OnnxState::Complete: return;
-    case OnnxState::Truncated:
-        throw ModelError(ACL_ERROR_GE_EXEC_MODEL_DATA_SIZE_INVALID,
-                         label + " is an ONNX model that is cut off after " + std::to_string(content.size()) +
-                             " bytes; copy the file again");
-    case OnnxState::NotOnnx:
-        throw ModelError(ACL_ERROR_INVALID_FILE,
-                         label + " is not a model: neither ONNX nor a model description in TOML or JSON");
+        case OnnxState::Complete: return;
+        case OnnxState::Truncated:
+            throw ModelError(ACL_ERROR_GE_EXEC_MODEL_DATA_SIZE_INVALID,
+                             label + " is an ONNX model that is cut off after " +
+                                 std::to_string(content.size()) + " bytes; copy the file again");
+        case OnnxState::NotOnnx:
+            throw ModelError(ACL_ERROR_INVALID_FILE,
+                             label + " is not a model: neither ONNX nor a model description in TOML or JSON");
     }
 }
 
 void require_content(std::string_view content, const std::string &label) {
-    if (content.empty())
+    if (content.empty()) {
         throw ModelError(ACL_ERROR_GE_EXEC_MODEL_DATA_SIZE_INVALID, label + " is empty");
-    if (is_compiled_for_device(content))
-        throw ModelError(ACL_ERROR_INVALID_FILE,
-                         label + " is compiled for an NPU, which the simulator cannot run; load the ONNX model it was "
-                                 "compiled from, or a model description");
+    }
+    if (is_compiled_for_device(content)) {
+        throw ModelError(
+            ACL_ERROR_INVALID_FILE,
+            label +
+                " is compiled for an NPU, which the simulator cannot run; load the ONNX model it was "
+                "compiled from, or a model description");
+    }
 }
 
-void use_onnx_file(const std::string &path, const std::string &content, const std::string &label, ModelSource *out) {
+void use_onnx_file(const std::string &path, const std::string &content, const std::string &label,
+                   ModelSource *out) {
     require_content(content, label);
     require_onnx(content, label);
     out->onnx_path = path;
@@ -112,8 +121,10 @@ void use_description(std::string_view content, bool json, const std::string &sou
     out->name = out->description->name;
     out->key = "description " + out->name + " " + content_key(content) + " ";
     const std::string &onnx = out->description->onnx;
-    if (!onnx.empty())
-        use_onnx_file(onnx, read_model_file(onnx), "model file '" + onnx + "' (named by " + source + ")", out);
+    if (!onnx.empty()) {
+        use_onnx_file(onnx, read_model_file(onnx), "model file '" + onnx + "' (named by " + source + ")",
+                      out);
+    }
 }
 
 bool looks_like_json(std::string_view content) {
@@ -128,11 +139,12 @@ ModelSource source_from_existing(const std::string &path) {
     std::string content = read_model_file(path), kind = extension(path);
     require_content(content, out.label);
     bool description = kind == ".toml" || kind == ".json" || (kind != ".onnx" && is_text(content));
-    if (description)
+    if (description) {
         use_description(content, kind == ".json" || (kind != ".toml" && looks_like_json(content)), path,
                         directory_of(path), &out);
-    else
+    } else {
         use_onnx_file(path, content, out.label, &out);
+    }
     return out;
 }
 
@@ -144,21 +156,26 @@ struct CacheEntry {
 }  // namespace
 
 ModelSource source_from_file(const std::string &path) {
-    if (extension(path) != ".om")
+    if (extension(path) != ".om") {
         return source_from_existing(path);
+    }
     const std::string base = path.substr(0, path.size() - 3);
-    for (const char *kind : {".toml", ".json", ".onnx"})
-        if (is_file(base + kind))
+    for (const char *kind : {".toml", ".json", ".onnx"}) {
+        if (is_file(base + kind)) {
             return source_from_existing(base + kind);
-    const std::string way_out = "put '" + stem(path) + ".onnx' or a model description '" + stem(path) +
-                                ".toml' beside it";
-    if (!is_file(path))
+        }
+    }
+    const std::string way_out =
+        "put '" + stem(path) + ".onnx' or a model description '" + stem(path) + ".toml' beside it";
+    if (!is_file(path)) {
         throw ModelError(ACL_ERROR_GE_EXEC_MODEL_PATH_INVALID,
-                         "model file '" + path + "': " + (::access(path.c_str(), F_OK) == 0 ? "not a file" : "No such file") +
+                         "model file '" + path +
+                             "': " + (::access(path.c_str(), F_OK) == 0 ? "not a file" : "No such file") +
                              "; the simulator would load the ONNX model instead: " + way_out);
-    throw ModelError(ACL_ERROR_INVALID_FILE, "model file '" + path +
-                                                 "' is compiled for an NPU, which the simulator cannot run; " +
-                                                 way_out);
+    }
+    throw ModelError(
+        ACL_ERROR_INVALID_FILE,
+        "model file '" + path + "' is compiled for an NPU, which the simulator cannot run; " + way_out);
 }
 
 ModelSource source_from_memory(std::string_view content) {
@@ -184,8 +201,9 @@ std::shared_ptr<Program> obtain_program(const ModelSource &source) {
     {
         std::lock_guard<std::mutex> lock(*mutex);
         std::shared_ptr<CacheEntry> &slot = (*cache)[source.key];
-        if (!slot)
+        if (!slot) {
             slot = std::make_shared<CacheEntry>();
+        }
         entry = slot;
     }
     std::lock_guard<std::mutex> lock(entry->loading);

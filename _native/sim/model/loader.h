@@ -10,9 +10,9 @@
 
 namespace aclsim {
 
-// `*.onnx`; a description (`*.toml`, `*.json`); `name.om`, which stands for `name.toml`, `name.json` or `name.onnx`
-// beside it; any other name by its content. Throws ModelError: 145002 no such file, 145006 empty or cut off,
-// 100003 not a model, 100014 a model that the engine cannot read, 500002 no engine.
+// `*.onnx`; a description (`*.toml`, `*.json`); `name.om`, which stands for `name.toml`, `name.json` or
+// `name.onnx` beside it; any other name by its content. Throws ModelError: 145002 no such file, 145006 empty
+// or cut off, 100003 not a model, 100014 a model that the engine cannot read, 500002 no engine.
 ModelSource source_from_file(const std::string &path);
 
 // The bytes of an ONNX model or the text of a description.

@@ -13,7 +13,7 @@ namespace aclsim {
 
 LiveHandles<aclmdlDesc> &model_descs();
 
-// The signature behind a description; null, with the error recorded, when it is destroyed or was never filled.
+// The signature behind a description; null, with the error recorded, when it is destroyed or still empty.
 const Signature *signature_of(const aclmdlDesc *desc);
 
 // Writes name and dimensions.

@@ -13,11 +13,12 @@ namespace aclsim {
 // A failure with the code that the ACL call, or the task, is to return.
 class ModelError : public std::runtime_error {
 public:
-    ModelError(aclError error_code, const std::string &message) : std::runtime_error(message), code(error_code) {}
+    ModelError(aclError error_code, const std::string &message)
+        : std::runtime_error(message), code(error_code) {}
     const aclError code;
 };
 
-// The border between code that throws and the C ABI: what `body` returns, or the recorded error of what it threw.
+// The border between code that throws and the C ABI: what `body` returns, or the code of what it threw.
 template <class Body>
 aclError guarded(Body &&body) {
     try {

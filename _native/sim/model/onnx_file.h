@@ -7,8 +7,8 @@ namespace aclsim {
 
 enum class OnnxState { Complete, Truncated, NotOnnx };
 
-// Looks at the outermost structure of an ONNX file only. It tells a cut-off file from one of another kind, and keeps
-// other kinds away from the engine, whose readers for every format it knows would write to stderr.
+// Looks at the outermost structure of an ONNX file only. It tells a cut-off file from one of another kind,
+// and keeps other kinds away from the engine, whose readers for every format it knows would write to stderr.
 OnnxState inspect_onnx(std::string_view content);
 
 // A model compiled for a device starts like this.

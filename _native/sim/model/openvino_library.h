@@ -14,11 +14,12 @@ struct Library {
     Functions call{};
     std::string path;
     ov_core *core = nullptr;
-    // NUM_STREAMS. "0" computes on the calling thread, without threads of OpenVINO's own; "1" where that is refused.
+    // NUM_STREAMS. "0" computes on the calling thread, without threads of OpenVINO's own; "1" if it refuses.
     const char *streams = "0";
 };
 
-// Loads the library if that has not happened yet. Throws ModelError (500002): not found, too old, failed self-test.
+// Loads the library if that has not happened yet. Throws ModelError (500002): not found, too old, failed
+// self-test.
 const Library &library();
 
 // Throws ModelError with `code` and OpenVINO's explanation when the status is not success.

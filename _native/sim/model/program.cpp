@@ -16,8 +16,9 @@ constexpr size_t longest_name = 127;  // what aclmdlIODims holds, without the te
 
 size_t processors() {
     cpu_set_t set;
-    if (::sched_getaffinity(0, sizeof(set), &set) != 0)
+    if (::sched_getaffinity(0, sizeof(set), &set) != 0) {
         return 1;
+    }
     return std::max(1, CPU_COUNT(&set));
 }
 
@@ -26,15 +27,17 @@ size_t processors() {
 }
 
 std::unique_ptr<engine::Model> read_model(const ModelSource &source) {
-    if (source.description && source.description->onnx.empty())
+    if (source.description && source.description->onnx.empty()) {
         return make_described_model(*source.description);
+    }
     return engine::read_onnx(source.onnx_path, source.onnx_content, source.label);
 }
 
 std::vector<Shape> input_shapes(const engine::Model &model) {
     std::vector<Shape> out;
-    for (const engine::Port &port : model.inputs())
+    for (const engine::Port &port : model.inputs()) {
         out.push_back(port.shape);
+    }
     return out;
 }
 
@@ -47,19 +50,23 @@ void apply_shapes(engine::Model &model, const std::vector<std::pair<std::string,
         for (size_t i = 0; i < wanted.size() && !found; ++i) {
             const engine::Port &port = model.inputs()[i];
             known += (known.empty() ? "'" : ", '") + port.name + "'";
-            if (port.name != name)
+            if (port.name != name) {
                 continue;
+            }
             found = true;
-            if (port.shape.size() != shape.size())
+            if (port.shape.size() != shape.size()) {
                 reject(label, "shapes." + name + ": " + to_text(shape) + " does not fit the model's " +
                                   to_text(port.shape));
+            }
             wanted[i] = shape;
         }
-        if (!found)
+        if (!found) {
             reject(label, "shapes." + name + ": the model has no such input; inputs: " + known);
+        }
     }
-    if (!shapes.empty())
+    if (!shapes.empty()) {
         model.reshape(wanted);
+    }
 }
 
 struct OpenDimension {
@@ -68,10 +75,13 @@ struct OpenDimension {
 
 std::vector<OpenDimension> open_dimensions(const std::vector<Shape> &shapes) {
     std::vector<OpenDimension> out;
-    for (size_t i = 0; i < shapes.size(); ++i)
-        for (size_t d = 0; d < shapes[i].size(); ++d)
-            if (shapes[i][d] < 0)
+    for (size_t i = 0; i < shapes.size(); ++i) {
+        for (size_t d = 0; d < shapes[i].size(); ++d) {
+            if (shapes[i][d] < 0) {
                 out.push_back({i, d});
+            }
+        }
+    }
     return out;
 }
 
@@ -79,33 +89,45 @@ std::vector<OpenDimension> open_dimensions(const std::vector<Shape> &shapes) {
 void check_gears(const engine::Model &model, const Gears &gears, const std::string &label) {
     std::vector<OpenDimension> open = open_dimensions(input_shapes(model));
     std::string shapes;
-    for (const engine::Port &port : model.inputs())
+    for (const engine::Port &port : model.inputs()) {
         shapes += (shapes.empty() ? "" : ", ") + port.name + " = " + to_text(port.shape);
+    }
     const std::string way_out = "; fix the others by `shapes`. Inputs are " + shapes;
     switch (gears.kind) {
-    case GearKind::None: return;
-    case GearKind::Batch:
-        if (open.empty() || std::any_of(open.begin(), open.end(), [](OpenDimension d) { return d.dimension != 0; }))
-            reject(label, "dynamic_batch needs inputs whose first dimension is open, and no other" + way_out);
-        return;
-    case GearKind::Hw:
-        if (open.size() != 2 || open[0].input != open[1].input || open[1].dimension != open[0].dimension + 1 ||
-            model.inputs()[open[0].input].shape.size() != 4 || open[0].dimension == 0)
-            reject(label, "dynamic_hw needs one input of four dimensions whose height and width are open "
-                          "(NCHW or NHWC), and no other open dimension" + way_out);
-        return;
-    case GearKind::Dims:
-        if (open.empty() || open.size() != gears.values[0].size())
-            reject(label, "dynamic_dims gives " + std::to_string(gears.values[0].size()) + " sizes per gear for " +
-                              std::to_string(open.size()) + " open dimensions" + way_out);
-        return;
+        case GearKind::None: return;
+        case GearKind::Batch:
+            if (open.empty() ||
+                std::any_of(open.begin(), open.end(), [](OpenDimension d) { return d.dimension != 0; })) {
+                reject(label,
+                       "dynamic_batch needs inputs whose first dimension is open, and no other" + way_out);
+            }
+            return;
+        case GearKind::Hw:
+            if (open.size() != 2 || open[0].input != open[1].input ||
+                open[1].dimension != open[0].dimension + 1 ||
+                model.inputs()[open[0].input].shape.size() != 4 || open[0].dimension == 0) {
+                reject(label,
+                       "dynamic_hw needs one input of four dimensions whose height and width are open "
+                       "(NCHW or NHWC), and no other open dimension" +
+                           way_out);
+            }
+            return;
+        case GearKind::Dims:
+            if (open.empty() || open.size() != gears.values[0].size()) {
+                reject(label, "dynamic_dims gives " + std::to_string(gears.values[0].size()) +
+                                  " sizes per gear for " + std::to_string(open.size()) + " open dimensions" +
+                                  way_out);
+            }
+            return;
     }
 }
 
-std::vector<Shape> shapes_in_gear(std::vector<Shape> shapes, GearKind kind, const std::vector<int64_t> &gear) {
+std::vector<Shape> shapes_in_gear(std::vector<Shape> shapes, GearKind kind,
+                                  const std::vector<int64_t> &gear) {
     size_t next = 0;
-    for (const OpenDimension &open : open_dimensions(shapes))
+    for (const OpenDimension &open : open_dimensions(shapes)) {
         shapes[open.input][open.dimension] = kind == GearKind::Batch ? gear[0] : gear[next++];
+    }
     return shapes;
 }
 
@@ -115,18 +137,21 @@ std::vector<GearShapes> resolve_gears(engine::Model &model, const Gears &gears) 
     for (const std::vector<int64_t> &gear : gears.values) {
         GearShapes shapes{gear, shapes_in_gear(open, gears.kind, gear), {}};
         model.reshape(shapes.inputs);
-        for (const engine::Port &port : model.outputs())
+        for (const engine::Port &port : model.outputs()) {
             shapes.outputs.push_back(port.shape);
+        }
         out.push_back(std::move(shapes));
     }
-    if (!out.empty())
+    if (!out.empty()) {
         model.reshape(open);
+    }
     return out;
 }
 
 aclFormat format_of(const engine::Port &port) {
-    if (port.shape.size() != 4)
+    if (port.shape.size() != 4) {
         return ACL_FORMAT_ND;
+    }
     bool nhwc = port.shape[1] < 0 && port.shape[2] < 0 && port.shape[3] >= 0;
     return nhwc ? ACL_FORMAT_NHWC : ACL_FORMAT_NCHW;
 }
@@ -138,8 +163,10 @@ Tensor describe(const engine::Port &port, const std::string &role, size_t index,
     out.type = port.type;
     out.format = format_of(port);
     out.shape = out.largest = port.shape;
-    if (is_static(port.shape) && !byte_size(port.shape, port.type))
-        reject(label, "'" + port.name + "' of shape " + to_text(port.shape) + " is larger than memory can be");
+    if (is_static(port.shape) && !byte_size(port.shape, port.type)) {
+        reject(label,
+               "'" + port.name + "' of shape " + to_text(port.shape) + " is larger than memory can be");
+    }
     out.bytes = byte_size(port.shape, port.type).value_or(0);
     for (const GearShapes &gear : gears) {
         const Shape &shape = (gear.*side)[index];
@@ -164,13 +191,14 @@ Tensor gear_input(size_t length) {
 size_t find_largest(const std::vector<GearShapes> &gears) {
     auto volume = [](const GearShapes &gear) {
         double elements = 0;
-        for (const Shape &shape : gear.inputs)
+        for (const Shape &shape : gear.inputs) {
             elements += static_cast<double>(element_count(shape).value_or(0));
+        }
         return elements;
     };
-    auto largest = std::max_element(gears.begin(), gears.end(), [&](const GearShapes &a, const GearShapes &b) {
-        return volume(a) < volume(b);
-    });
+    auto largest =
+        std::max_element(gears.begin(), gears.end(),
+                         [&](const GearShapes &a, const GearShapes &b) { return volume(a) < volume(b); });
     return static_cast<size_t>(largest - gears.begin());
 }
 
@@ -188,35 +216,42 @@ Signature make_signature(const ModelSource &source, engine::Model &model) {
     check_gears(model, gears, source.label);
     out.gear_kind = gears.kind;
     out.gears = resolve_gears(model, gears);
-    for (size_t i = 0; i < model.inputs().size(); ++i)
+    for (size_t i = 0; i < model.inputs().size(); ++i) {
         out.inputs.push_back(
             describe(model.inputs()[i], "input", i, source.label, out.gears, &GearShapes::inputs));
-    for (size_t i = 0; i < model.outputs().size(); ++i)
+    }
+    for (size_t i = 0; i < model.outputs().size(); ++i) {
         out.outputs.push_back(
             describe(model.outputs()[i], "output", i, source.label, out.gears, &GearShapes::outputs));
+    }
     if (out.has_gears()) {
         out.largest_gear = find_largest(out.gears);
         out.inputs.push_back(gear_input(out.gear_length()));
     }
-    out.weight_bytes = source.description && source.description->onnx.empty() ? source.description->weight_bytes
-                                                                              : source.onnx_bytes;
-    for (const std::vector<Tensor> *side : {&out.inputs, &out.outputs})
-        for (const Tensor &tensor : *side)
+    out.weight_bytes = source.description && source.description->onnx.empty()
+                           ? source.description->weight_bytes
+                           : source.onnx_bytes;
+    for (const std::vector<Tensor> *side : {&out.inputs, &out.outputs}) {
+        for (const Tensor &tensor : *side) {
             out.work_bytes += (tensor.bytes + 63) / 64 * 64;
+        }
+    }
     return out;
 }
 
 }  // namespace
 
 bool Signature::is_dynamic() const {
-    return !has_gears() &&
-           std::any_of(inputs.begin(), inputs.end(), [](const Tensor &tensor) { return !is_static(tensor.shape); });
+    return !has_gears() && std::any_of(inputs.begin(), inputs.end(),
+                                       [](const Tensor &tensor) { return !is_static(tensor.shape); });
 }
 
 const GearShapes *Signature::find_gear(const std::vector<int64_t> &values) const {
-    for (const GearShapes &gear : gears)
-        if (gear.values == values)
+    for (const GearShapes &gear : gears) {
+        if (gear.values == values) {
             return &gear;
+        }
+    }
     return nullptr;
 }
 
@@ -226,8 +261,9 @@ Program::Program(const ModelSource &source) : model_(read_model(source)) {
 
 Program::Executable Program::make_executable() {
     std::lock_guard<std::mutex> lock(mutex_);
-    copies_.erase(std::remove_if(copies_.begin(), copies_.end(), [](const auto &copy) { return copy.expired(); }),
-                  copies_.end());
+    copies_.erase(
+        std::remove_if(copies_.begin(), copies_.end(), [](const auto &copy) { return copy.expired(); }),
+        copies_.end());
     Executable out;
     if (copies_.size() < processors()) {
         out.compiled = model_->compile();
@@ -240,21 +276,24 @@ Program::Executable Program::make_executable() {
         return a.use_count() < b.use_count();
     });
     out.compiled = least_used->lock();
-    if (!out.compiled)  // its last id was unloaded this moment
+    if (!out.compiled) {  // its last id was unloaded this moment
         out.compiled = model_->compile();
+    }
     out.request = out.compiled->request();
     return out;
 }
 
 // A shape's first execution prepares kernels, which takes many times longer than the ones after it.
 void Program::warm_up(engine::Request &request) const {
-    if (signature_->is_dynamic())
+    if (signature_->is_dynamic()) {
         return;
+    }
     std::vector<GearShapes> shapes = signature_->gears;
     if (shapes.empty()) {
         shapes.emplace_back();
-        for (const Tensor &tensor : signature_->inputs)
+        for (const Tensor &tensor : signature_->inputs) {
             shapes.back().inputs.push_back(tensor.shape);
+        }
     }
     for (const GearShapes &gear : shapes) {
         std::vector<std::vector<unsigned char>> zeros;

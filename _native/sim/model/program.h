@@ -72,8 +72,8 @@ public:
 
     const std::shared_ptr<const Signature> &signature() const { return signature_; }
 
-    // What one id executes with. Requests of one copy take turns in the engine, so there are as many copies as ids,
-    // up to the number of processors.
+    // What one id executes with. Requests of one copy take turns in the engine, so there are as many copies
+    // as ids, up to the number of processors.
     struct Executable {
         std::shared_ptr<engine::Compiled> compiled;
         std::unique_ptr<engine::Request> request;

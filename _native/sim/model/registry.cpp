@@ -23,20 +23,25 @@ Registry &registry() {
 // With the registry's lock held.
 aclError find_usable(Registry &all, uint32_t id, uint64_t context, std::shared_ptr<LoadedModel> *out) {
     auto found = all.models.find(id);
-    if (found == all.models.end())
-        return fail(ACL_ERROR_GE_EXEC_MODEL_ID_INVALID, "model id %u is not loaded; use the id that a load returned", id);
-    if (found->second->context() != context)
-        return fail(ACL_ERROR_RT_MODEL_CONTEXT,
-                    "model id %u (%s) was loaded in another context; load, execute and unload it in the same one", id,
-                    found->second->signature().name.c_str());
+    if (found == all.models.end()) {
+        return fail(ACL_ERROR_GE_EXEC_MODEL_ID_INVALID,
+                    "model id %u is not loaded; use the id that a load returned", id);
+    }
+    if (found->second->context() != context) {
+        return fail(
+            ACL_ERROR_RT_MODEL_CONTEXT,
+            "model id %u (%s) was loaded in another context; load, execute and unload it in the same one", id,
+            found->second->signature().name.c_str());
+    }
     *out = found->second;
     return 0;
 }
 
 aclError current_context_id(uint64_t *out) {
     Context *context = nullptr;
-    if (aclError code = current_context(&context))
+    if (aclError code = current_context(&context)) {
         return code;
+    }
     *out = context_id(*context);
     return 0;
 }
@@ -44,27 +49,32 @@ aclError current_context_id(uint64_t *out) {
 }  // namespace
 
 LoadedModel::LoadedModel(std::shared_ptr<Program> program, uint64_t context, int32_t device)
-    : program_(std::move(program)), executable_(program_->make_executable()), context_(context), device_(device) {
-    if (signature().has_gears())
+    : program_(std::move(program)),
+      executable_(program_->make_executable()),
+      context_(context),
+      device_(device) {
+    if (signature().has_gears()) {
         gear_ = &signature().gears[signature().largest_gear];
+    }
     count_live("models", 1);
 }
 
-LoadedModel::~LoadedModel() {
-    count_live("models", -1);
-}
+LoadedModel::~LoadedModel() { count_live("models", -1); }
 
 void LoadedModel::release_memory() {
-    for (void *block : memory_)
-        if (is_device_address(block, 1, nullptr))  // a reset of the device may have taken it already
+    for (void *block : memory_) {
+        if (is_device_address(block, 1, nullptr)) {  // a reset of the device may have taken it already
             release_device(block);
+        }
+    }
     memory_.clear();
 }
 
 aclError LoadedModel::take_memory(bool weights, bool workspace) {
     for (size_t bytes : {weights ? signature().weight_bytes : 0, workspace ? signature().work_bytes : 0}) {
-        if (bytes == 0)
+        if (bytes == 0) {
             continue;
+        }
         void *block = nullptr;
         if (aclError code = allocate_device(device_, bytes, &block)) {
             release_memory();
@@ -78,8 +88,9 @@ aclError LoadedModel::take_memory(bool weights, bool workspace) {
 Lease::Lease(std::shared_ptr<LoadedModel> model) : model_(std::move(model)) { ++model_->in_flight_; }
 
 Lease::~Lease() {
-    if (executing_)
+    if (executing_) {
         model_->executing_ = false;
+    }
     --model_->in_flight_;
 }
 
@@ -104,8 +115,9 @@ std::shared_ptr<LoadedModel> find_model(uint32_t id) {
 
 aclError use_model(uint32_t id, std::shared_ptr<LoadedModel> *out) {
     uint64_t context = 0;
-    if (aclError code = current_context_id(&context))
+    if (aclError code = current_context_id(&context)) {
         return code;
+    }
     Registry &all = registry();
     std::lock_guard<std::mutex> lock(all.mutex);
     return find_usable(all, id, context, out);
@@ -113,31 +125,37 @@ aclError use_model(uint32_t id, std::shared_ptr<LoadedModel> *out) {
 
 aclError lease_model(uint32_t id, std::unique_ptr<Lease> *out) {
     uint64_t context = 0;
-    if (aclError code = current_context_id(&context))
+    if (aclError code = current_context_id(&context)) {
         return code;
+    }
     Registry &all = registry();
     std::lock_guard<std::mutex> lock(all.mutex);
     std::shared_ptr<LoadedModel> model;
-    if (aclError code = find_usable(all, id, context, &model))
+    if (aclError code = find_usable(all, id, context, &model)) {
         return code;
+    }
     *out = std::make_unique<Lease>(std::move(model));
     return 0;
 }
 
 aclError unload_model(uint32_t id) {
     uint64_t context = 0;
-    if (aclError code = current_context_id(&context))
+    if (aclError code = current_context_id(&context)) {
         return code;
+    }
     std::shared_ptr<LoadedModel> model;
     {
         Registry &all = registry();
         std::lock_guard<std::mutex> lock(all.mutex);
-        if (aclError code = find_usable(all, id, context, &model))
+        if (aclError code = find_usable(all, id, context, &model)) {
             return code;
-        if (uint32_t running = model->in_flight())
-            return fail(ACL_ERROR_GE_UNLOAD_MODEL,
-                        "model id %u (%s) has %u executions in flight and stays loaded; synchronize their streams first",
-                        id, model->signature().name.c_str(), running);
+        }
+        if (uint32_t running = model->in_flight()) {
+            return fail(
+                ACL_ERROR_GE_UNLOAD_MODEL,
+                "model id %u (%s) has %u executions in flight and stays loaded; synchronize their streams first",
+                id, model->signature().name.c_str(), running);
+        }
         all.models.erase(id);
     }
     model->release_memory();
@@ -151,13 +169,15 @@ void unload_models_of(uint64_t context) {
         std::lock_guard<std::mutex> lock(all.mutex);
         for (auto it = all.models.begin(); it != all.models.end();) {
             bool belongs = it->second->context() == context;
-            if (belongs)
+            if (belongs) {
                 gone.push_back(it->second);
+            }
             it = belongs ? all.models.erase(it) : std::next(it);
         }
     }
-    for (const std::shared_ptr<LoadedModel> &model : gone)
+    for (const std::shared_ptr<LoadedModel> &model : gone) {
         model->release_memory();
+    }
 }
 
 }  // namespace aclsim

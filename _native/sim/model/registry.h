@@ -26,7 +26,7 @@ public:
     uint64_t context() const { return context_; }
     int32_t device() const { return device_; }
 
-    // Takes device memory for weights and workspace, unless the caller brought its own; 207001 when there is none.
+    // Takes device memory for weights and workspace as far as the caller brought none; 207001: there is none.
     aclError take_memory(bool weights, bool workspace);
     // Not left to the destructor: the last holder may be a task that is destroyed under a device's lock.
     void release_memory();
@@ -52,8 +52,8 @@ private:
     std::atomic<bool> executing_{false};
 };
 
-// An execution's hold on its model, from submission until its task is through or discarded. Lives in the task, so that
-// "at the same time" means at the same simulated time.
+// An execution's hold on its model, from submission until its task is through or discarded. Lives in the
+// task, so that "at the same time" means at the same simulated time.
 class Lease {
 public:
     explicit Lease(std::shared_ptr<LoadedModel> model);
@@ -73,7 +73,7 @@ private:
 uint32_t register_model(std::shared_ptr<LoadedModel> model);
 // Any thread, any context; null when the id is not loaded.
 std::shared_ptr<LoadedModel> find_model(uint32_t id);
-// For use in the current context. Non-zero: 107002, 145003 (dead id) or 107004 (loaded in another context), recorded.
+// For use in the current context. Recorded when non-zero: 107002, 145003 (dead id), 107004 (other context).
 aclError use_model(uint32_t id, std::shared_ptr<LoadedModel> *out);
 // The same with a lease, taken so that no unload can come between.
 aclError lease_model(uint32_t id, std::unique_ptr<Lease> *out);
