@@ -57,6 +57,7 @@ aclError create_event(const char *function, aclrtEvent *out, EventKind kind, uin
     event->tasks = 0;
     event->last = nullptr;
     event->waiting.clear();
+    device.events.insert(event);
     event_table().publish(*event);
     count_live("events", 1);
     *out = event->handle;

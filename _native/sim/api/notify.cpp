@@ -82,6 +82,7 @@ ACL_EXPORT aclError aclrtCreateNotify(aclrtNotify *notify, uint64_t flag) {
     made->latched = made->destroyed = false;
     made->tasks = 0;
     made->waiting.clear();
+    device.notifies.insert(made);
     notify_table().publish(*made);
     count_live("notifies", 1);
     *notify = made->handle;

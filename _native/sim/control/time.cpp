@@ -81,7 +81,11 @@ ACL_EXPORT int aclsimHoldDevice(int32_t device) {
 }
 
 ACL_EXPORT int aclsimReleaseDevice(int32_t device) {
-    return each_device("aclsimReleaseDevice", device, [](Device &one) { one.hold(nullptr, false); });
+    sim_clock().freeze();  // all devices resume at one moment of virtual time
+    const aclError code =
+        each_device("aclsimReleaseDevice", device, [](Device &one) { one.hold(nullptr, false); });
+    sim_clock().thaw();
+    return code;
 }
 
 ACL_EXPORT int aclsimStep(void *stream, uint64_t n) {

@@ -96,7 +96,21 @@ void Clock::active(int32_t device) {
     members_[static_cast<size_t>(device)].idle = false;
 }
 
+void Clock::freeze() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    ++frozen_;
+}
+
+void Clock::thaw() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    --frozen_;
+    advance();
+}
+
 void Clock::advance() {
+    if (frozen_ > 0) {
+        return;
+    }
     uint64_t next = never;
     for (const Member &member : members_) {
         if (member.waker == nullptr) {

@@ -45,6 +45,10 @@ public:
     bool idle(int32_t device, uint64_t due, bool working);
     void active(int32_t device);
 
+    // While frozen, virtual time does not jump: what is set going meanwhile starts at one moment.
+    void freeze();
+    void thaw();
+
 private:
     struct Member {
         Waker *waker = nullptr;
@@ -54,6 +58,7 @@ private:
     };
     void advance();  // mutex_ held
 
+    uint32_t frozen_ = 0;
     mutable std::mutex mutex_;
     std::array<Member, max_devices> members_;
     std::atomic<bool> virtual_{false};

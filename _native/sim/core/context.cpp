@@ -214,6 +214,9 @@ aclError reset_device_force(int32_t id) {
         tear_down(*retired, true);
     }
     Lock lock(device->mutex);
+    if (device->contexts.empty()) {
+        device->release_leftovers();
+    }
     if (!faulty) {
         return code;
     }

@@ -104,7 +104,12 @@ public:
     void settle(Record &record);  // one pending task of the record is through
     void wake_latched(std::vector<Stream *> &waiting, uint64_t at, bool all);
 
-    uint32_t events_in_use = 0;
+    // A forced reset leaves nothing behind, if no context does: events, notifies, memory.
+    void release_leftovers();  // mutex held
+
+    std::set<Event *> events;
+    std::set<Notify *> notifies;
+    uint32_t events_in_use = 0;  // event ids
     uint32_t notifies_in_use = 0;
     std::set<int32_t> free_event_ids;
     int32_t next_event_id = 0;

@@ -130,6 +130,7 @@ void Device::return_event_id() {
 }
 
 void Device::recycle(Event &event) {
+    events.erase(&event);
     if (event.id >= 0) {
         free_event_ids.insert(event.id);
         return_event_id();
@@ -141,10 +142,25 @@ void Device::recycle(Event &event) {
 }
 
 void Device::recycle(Notify &notify) {
+    notifies.erase(&notify);
     free_notify_ids.insert(notify.id);
     --notifies_in_use;
     notify_table().recycle(notify);
     count_live("notifies", -1);
+}
+
+void Device::release_leftovers() {
+    for (Event *event : std::set<Event *>(events)) {
+        event_table().retract(*event);
+        event->destroyed = true;
+        recycle(*event);
+    }
+    for (Notify *notify : std::set<Notify *>(notifies)) {
+        notify_table().retract(*notify);
+        notify->destroyed = true;
+        recycle(*notify);
+    }
+    release_all_device_memory(id);
 }
 
 }  // namespace aclsim

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// fork, exit and strict mode, each in a child process of its own.
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "scene.h"
+
+namespace {
+
+// Runs the body in a fresh image of this program, because a fork of a process with devices cannot use them.
+int run_self(const char *what, std::string *errors = nullptr) {
+    int pipe_ends[2];
+    CHECK(pipe(pipe_ends) == 0);
+    const pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        dup2(pipe_ends[1], STDERR_FILENO);
+        close(pipe_ends[0]);
+        setenv("ACLSIM_TEST_BODY", what, 1);
+        execl("/proc/self/exe", "process_test", static_cast<char *>(nullptr));
+        _exit(99);
+    }
+    close(pipe_ends[1]);
+    char buffer[4096];
+    std::string text;
+    for (ssize_t n; (n = read(pipe_ends[0], buffer, sizeof buffer)) > 0;) {
+        text.append(buffer, static_cast<size_t>(n));
+    }
+    close(pipe_ends[0]);
+    int status = 0;
+    CHECK(waitpid(child, &status, 0) == child);
+    if (errors != nullptr) {
+        *errors = text;
+    } else if (!text.empty()) {
+        std::printf("%s", text.c_str());
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+void need(int code) {
+    if (code != 0) {
+        _exit(98);
+    }
+}
+
+void sleepless_callback(void *) {}
+
+void exit_with_queued_work() {
+    need(aclrtSetDevice(0));
+    need(aclrtSetDevice(1));
+    need(aclsimSetProfile(-1, "inference-card"));
+    aclrtStream stream = nullptr;
+    void *device = nullptr, *host = nullptr;
+    need(aclrtCreateStream(&stream));
+    need(aclrtMalloc(&device, 64 << 20, ACL_MEM_MALLOC_HUGE_FIRST));
+    need(aclrtMallocHost(&host, 64 << 20));
+    for (int i = 0; i < 200; ++i) {
+        need(aclrtMemcpyAsync(device, 64 << 20, host, 64 << 20, ACL_MEMCPY_HOST_TO_DEVICE, stream));
+        need(aclrtLaunchHostFunc(stream, sleepless_callback, nullptr));
+    }
+    std::exit(0);
+}
+
+void exit_in_a_callback() {
+    need(aclrtSetDevice(0));
+    need(aclrtLaunchHostFunc(nullptr, [](void *) { std::exit(0); }, nullptr));
+    aclrtSynchronizeStream(nullptr);
+    pause();
+}
+
+// Destroyed after the simulator's exit handler has run, because it was made before that was registered.
+struct BeforeEverything {
+    bool armed = false;
+    ~BeforeEverything() {
+        if (armed) {
+            const int code = aclrtSynchronizeStream(nullptr);
+            _exit(code == ACL_ERROR_RT_INTERNAL_ERROR ? 7 : 8);
+        }
+    }
+} before_everything;
+
+void fork_after_use() {
+    need(aclrtSetDevice(0));
+    aclrtStream stream = nullptr;
+    need(aclrtCreateStream(&stream));
+    const pid_t child = fork();
+    if (child == 0) {
+        void *p = nullptr;
+        uint32_t count = 0;
+        const bool poisoned = aclrtSetDevice(0) == ACL_ERROR_RT_INTERNAL_ERROR &&
+                              aclrtSynchronizeStream(stream) == ACL_ERROR_RT_INTERNAL_ERROR &&
+                              aclrtMalloc(&p, 8, ACL_MEM_MALLOC_HUGE_FIRST) == ACL_ERROR_RT_INTERNAL_ERROR &&
+                              aclrtGetDeviceCount(&count) == ACL_ERROR_RT_INTERNAL_ERROR &&
+                              aclrtGetSocName() == nullptr;
+        std::exit(poisoned ? 0 : 1);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    need(aclrtSynchronizeStream(stream));
+    std::exit(WIFEXITED(status) ? WEXITSTATUS(status) : 97);
+}
+
+void fork_before_use() {
+    const pid_t child = fork();
+    if (child == 0) {
+        need(aclrtSetDevice(0));
+        need(aclrtSynchronizeStream(nullptr));
+        std::exit(0);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    std::exit(WIFEXITED(status) ? WEXITSTATUS(status) : 97);
+}
+
+void acl_call_in_a_strict_callback() {
+    need(aclrtSetDevice(0));
+    need(aclsimSetStrict(1));
+    need(aclrtLaunchHostFunc(
+        nullptr,
+        [](void *) {
+            int32_t device = 0;
+            aclrtGetDevice(&device);
+        },
+        nullptr));
+    aclrtSynchronizeStream(nullptr);
+    std::exit(0);
+}
+
+void strict_free_in_flight() {
+    need(aclrtSetDevice(0));
+    need(aclsimSetStrict(1));
+    void *device = nullptr;
+    aclrtStream stream = nullptr;
+    need(aclrtMalloc(&device, 64, ACL_MEM_MALLOC_HUGE_FIRST));
+    need(aclrtCreateStream(&stream));
+    need(aclsimHoldStream(stream));
+    need(aclrtMemsetAsync(device, 64, 0, 64, stream));
+    aclrtFree(device);
+    std::exit(0);
+}
+
+struct Body {
+    const char *name;
+    void (*run)();
+};
+const Body bodies[] = {{"exit_with_queued_work", exit_with_queued_work},
+                       {"exit_in_a_callback", exit_in_a_callback},
+                       {"fork_after_use", fork_after_use},
+                       {"fork_before_use", fork_before_use},
+                       {"acl_call_in_a_strict_callback", acl_call_in_a_strict_callback},
+                       {"strict_free_in_flight", strict_free_in_flight}};
+
+// Before main, so that nothing of the harness has used a device.
+const bool ran_body = [] {
+    const char *wanted = std::getenv("ACLSIM_TEST_BODY");
+    for (const Body &body : bodies) {
+        if (wanted != nullptr && std::string(wanted) == body.name) {
+            alarm(60);
+            body.run();
+            std::exit(96);
+        }
+    }
+    if (wanted != nullptr && std::string(wanted) == "call_after_exit") {
+        alarm(60);
+        need(aclrtSetDevice(0));
+        before_everything.armed = true;
+        std::exit(0);
+    }
+    return false;
+}();
+
+}  // namespace
+
+TEST(exit_with_work_running) { CHECK_EQ(run_self("exit_with_queued_work"), 0); }
+
+TEST(exit_inside_a_callback) { CHECK_EQ(run_self("exit_in_a_callback"), 0); }
+
+TEST(calls_after_exit_return) { CHECK_EQ(run_self("call_after_exit"), 7); }
+
+TEST(a_forked_child_is_refused) { CHECK_EQ(run_self("fork_after_use"), 0); }
+
+TEST(fork_before_the_first_use_is_fine) { CHECK_EQ(run_self("fork_before_use"), 0); }
+
+TEST(strict_mode_finds_calls_in_callbacks) {
+    std::string errors;
+    CHECK_EQ(run_self("acl_call_in_a_strict_callback", &errors), -SIGABRT);
+    CHECK(errors.find("aclrtGetDevice was called inside a stream callback") != std::string::npos);
+}
+
+TEST(strict_mode_finds_memory_in_use) {
+    std::string errors;
+    CHECK_EQ(run_self("strict_free_in_flight", &errors), -SIGABRT);
+    CHECK(errors.find("aclrtFree") != std::string::npos);
+}
