@@ -90,7 +90,8 @@ class Summary:
         count = sum(map(len, self.lines))
         yield "device", self.device
         yield "loading", f"{self.load_seconds:.2f} s, with one run of each model in each shape"
-        yield "read", f"{count} lines on {len(self.pages)} pages in {self.seconds:.2f} s"
+        read = f"{_counted(count, 'line')} on {_counted(len(self.pages), 'page')}"
+        yield "read", f"{read} in {self.seconds:.2f} s"
         if self.accuracy is not None:
             share = f"{100 * self.accuracy:.2f} %"
             yield "right", f"{self.right} of {self.characters} characters on the rendered pages ({share})"
@@ -102,3 +103,7 @@ class Summary:
             yield "units busy", ", ".join(busy)
             share = f"{100 * self.overlap.shared:.0f} %"
             yield "overlap", f"{share} of the time two or more of them worked at once"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"

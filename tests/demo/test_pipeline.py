@@ -48,9 +48,9 @@ def oracle_texts(pages: list[Page]) -> list[list[str]]:
 async def test_photograph(pages: list[Page], models: Models) -> None:
     found = texts(await read_page(pages[0], models))
     assert len(found) == len(PHOTOGRAPH)
-    # The recogniser drops the lone "=" of the last line.
-    assert [similarity(*pair) >= 0.97 for pair in zip(found, PHOTOGRAPH, strict=True)] == [True] * 6 + [False]
-    assert similarity(found[-1], PHOTOGRAPH[-1]) > 0.9
+    for text, printed in zip(found[:-1], PHOTOGRAPH[:-1], strict=True):
+        assert similarity(text, printed) >= 0.97
+    assert similarity(found[-1], PHOTOGRAPH[-1]) > 0.9  # the lone "=" gets lost
 
 
 async def test_photograph_agrees_with_the_oracle(

@@ -71,6 +71,7 @@ def test_summary_leaves_out_what_was_not_measured() -> None:
     summary = Summary("npu", [PAGE], [[LINE]], 1.0, 2.0, None, 0, 0, None)
     summary.show(screen)
     assert summary.accuracy is None
+    assert "1 line on 1 page in" in printed(screen)
     assert "one by one" not in printed(screen)
     assert "right" not in printed(screen)
     assert "overlap" not in printed(screen)
