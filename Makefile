@@ -8,8 +8,8 @@ BIN := $(VENV)/bin
 JOBS ?= $(shell nproc)
 # The versions that `make test-py` tries; those that are not there are left out, and it says so.
 PYTHONS ?= 3.10 3.12 3.13
-# What runs on every version: all but the demo, whose models take long to compile and do not differ.
-TEST_PY_ARGS ?= tests --ignore=tests/demo
+# What runs on every version: the tests of the Python side. The simulator is the same for all of them.
+TEST_PY_ARGS ?= tests/abi tests/runtime
 # What runs in Python under each sanitizer, besides the C++ tests. OpenVINO is not instrumented: no models under the
 # thread sanitizer, which would take its synchronisation for races. Nor tests that look at what a process prints.
 SANITIZE_ADDRESS_TESTS ?= tests/runtime tests/sim_models
