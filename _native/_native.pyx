@@ -9,6 +9,7 @@ a report, the C++ runtime hears it (runtime/report_thread.cpp), loops.pyx is wok
 
 import asyncio
 import atexit
+import re
 import sys
 import weakref
 from contextvars import copy_context
@@ -30,6 +31,8 @@ from libcpp cimport bool as cbool
 from libcpp.memory cimport shared_ptr
 from libcpp.string cimport string
 from libcpp.vector cimport vector
+
+cimport cython
 
 cimport runtime as rt
 

@@ -17,27 +17,21 @@ cdef complete_all(rt.Ticket *ticket):
 cdef int complete(Operation operation) except -1:
     global _tickets_live, _tickets_late
     cdef rt.Ticket *ticket = &operation.ticket
-    cdef FailureRecord record
     _tickets_live -= 1
     if ticket.extra.get() is not NULL:
         with nogil:
             rt.finish_copy(deref(ticket))
     if ticket.unreliable:
-        operation.stream.keep_for_ever(operation.keep)
+        operation.stream.quarantine(operation.keep)
+    operation.in_flight = False
+    operation.keep = None
     if operation.state != PENDING:
         _tickets_late += 1
-        operation.keep = None
-    else:
-        if ticket.outcome != rt.Outcome.Ok:
-            record = record_of(operation.stream, ticket.failure)
-            operation.failure = record
-            operation.error = record.error_of(operation)
-        operation.state = FINISHED
-        operation.keep = None
-        operation.wake()
-    if ticket.outcome != rt.Outcome.Ok:
-        operation.stream.note_failure(record_of(operation.stream, ticket.failure))
-    return 0
+    if ticket.outcome == rt.Outcome.Ok:
+        return operation.finish(None, None)
+    cdef FailureRecord record = record_of(operation.stream, ticket.failure)
+    operation.stream.note_failure(record)
+    return operation.finish(record.error_of(operation), record)
 
 
 cdef dict _records = {}  # Failure.id -> FailureRecord

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
+@cython.no_gc_clear  # its end needs the device
 cdef class Event:
     """A point in a stream: everything submitted before it was recorded. Made by `Stream.record`.
 

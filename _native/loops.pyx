@@ -17,6 +17,7 @@ cdef class LoopBridge:
     cdef rt.Bridge *bridge
     cdef object loop_ref      # asyncio: a weak reference to the loop
     cdef readonly object token  # trio: its token
+    cdef bint is_closed
     cdef object __weakref__
 
     def __cinit__(self):
@@ -28,6 +29,13 @@ cdef class LoopBridge:
 
     cdef object loop(self):
         return None if self.loop_ref is None else self.loop_ref()
+
+    cdef bint gone(self):
+        """Whether its loop will never run again."""
+        if self.token is not None:
+            return self.is_closed
+        loop = self.loop()
+        return loop is None or loop.is_closed()
 
     @property
     def fd(self) -> int:
@@ -43,6 +51,7 @@ cdef class LoopBridge:
     def close(self) -> None:
         """No more wake-ups; what still finishes is collected by whoever uses the runtime next."""
         cdef rt.Ticket *ticket
+        self.is_closed = True
         with nogil:
             ticket = self.bridge.close()
         complete_all(ticket)
@@ -115,13 +124,12 @@ cdef LoopBridge new_bridge(object key):
 
 def forget_closed_loops() -> None:
     """Collect what finished for loops that are gone, and close their descriptors."""
+    global _latest_bridge
     cdef LoopBridge bridge
+    _latest_bridge = None
     for key in list(_bridges):
         bridge = _bridges[key]
-        if bridge.token is None:
-            loop = bridge.loop()
-            if loop is not None and not loop.is_closed():
-                continue
+        if bridge.gone():
             bridge.close()
             del _bridges[key]
     collect_orphans()

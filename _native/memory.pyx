@@ -54,20 +54,25 @@ cdef object count_bytes(tuple shape, object dtype):
     return total
 
 
+@cython.no_gc_clear  # its end needs the device
 cdef class Block:
     """Owns one block of pool memory; the buffers that look into it share it."""
 
     cdef rt.Memory *memory
     cdef rt.MemoryPool *pool
     cdef DeviceCore device  # keeps the pool
-    cdef bint unreliable    # the device may still write here, nobody knows: never reuse it
+    cdef bint unreliable    # the device may still write here, nobody knows
 
     def __dealloc__(self):
         cdef rt.MemoryPool *pool = self.pool
         cdef rt.Memory *memory = self.memory
-        if memory is not NULL and not self.unreliable:
+        cdef bint unreliable = self.unreliable
+        if memory is not NULL:
             with nogil:
-                pool.release(memory)
+                if unreliable:
+                    pool.quarantine(memory)
+                else:
+                    pool.release(memory)
 
 
 cdef Block take_block(DeviceCore device, rt.MemoryPool *pool, size_t size):

@@ -4,6 +4,7 @@
 cdef str GEAR_INPUT = "ascend_mbatch_shape_data"  # the extra input of models with gears
 
 
+@cython.no_gc_clear  # its end needs the device
 cdef class ModelCore:
     """What `aioascend.Model` is made of. Loading, unloading and blocking runs are for worker threads."""
 
@@ -15,7 +16,8 @@ cdef class ModelCore:
     cdef readonly list outputs  # (name, shape, acl dtype, bytes) each
     cdef readonly dict gears    # {"batch": [...]}, {"size": [(h, w), ...]}, {"dims": [[...], ...]} or {}
     cdef readonly object gear_index
-    cdef public bint closed
+    cdef public bint closed     # takes no more runs
+    cdef readonly bint unloaded
     cdef object data            # the bytes it was loaded from: the library may read them until it is unloaded
     cdef object __weakref__
 
@@ -26,6 +28,8 @@ cdef class ModelCore:
                 self.loaded.idle.pop_back()
             if self.loaded.desc is not NULL:
                 self.core.device.api().aclmdlDestroyDesc(self.loaded.desc)
+            if not self.unloaded:  # nobody closed it; runs in flight would keep this object
+                self.core.device.unload_model_soon(self.loaded.id)
             del self.loaded
 
     def _load(self, core: DeviceCore, source: object, label: str) -> None:
@@ -35,6 +39,9 @@ cdef class ModelCore:
         cdef string path
         cdef HostView host
         cdef rt.Device *device = core.device
+        if not core.library.library.can.models:
+            raise _errors.UnsupportedError(
+                200001, "load_model", "This library lacks functions for models: " + ", ".join(core.library.missing))
         self.core = core
         self.label = label
         if isinstance(source, str):
@@ -60,16 +67,19 @@ cdef class ModelCore:
     def _unload(self) -> None:
         """Blocks. Nothing may be in flight."""
         cdef uint32_t id = self.loaded.id
-        cdef int code
+        cdef int code = 0
         self.closed = True
+        if self.unloaded:
+            return
         with nogil:
             code = self.core.device.unload_model(id)
+        self.unloaded = code == 0
         if code != 0:
             raise self.core.error(code, f"aclmdlUnload({self.label})")
 
-    def _join(self) -> Operation | None:
-        """An operation that is done when the last run is."""
-        return None if self.latest is None else new_follower(self.latest)
+    def _drained(self) -> Operation:
+        """An operation that is done when the device is past the last run; it tells nothing of failures."""
+        return new_finished(None) if self.latest is None else new_follower(self.latest, quiet=True)
 
     cdef int describe(self) except -1:
         cdef const rt.AclApi *api = &self.core.device.api()
@@ -175,6 +185,7 @@ cdef void del_execution(rt.Execution *execution) noexcept:
     del execution
 
 
+@cython.no_gc_clear  # its end needs the device
 cdef class Run:
     """One run of a model: its datasets and buffers, and the dynamic setting that belongs to it."""
 

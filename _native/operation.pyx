@@ -35,7 +35,9 @@ cdef class Operation:
     cdef StreamCore stream
     cdef LoopBridge bridge       # where it is resolved; None as long as no loop has to do with it
     cdef object keep             # what the device touches
-    cdef Operation follows       # resolved together with this one, instead of having a ticket in flight
+    cdef Operation follows       # done when the device is past this one, instead of having a ticket of its own
+    cdef list followers
+    cdef bint in_flight          # its ticket has not come back, whether or not it was cancelled
     cdef object value
     cdef object error
     cdef object failure          # FailureRecord behind `error`
@@ -82,9 +84,11 @@ cdef class Operation:
         raise self.no_result()
 
     cdef object no_result(self):
-        if self.state == CANCELLED:
-            return _CancelledError() if self.cancel_message is None else _CancelledError(self.cancel_message)
-        return _InvalidStateError("the operation is not done")
+        return self._make_cancelled_error() if self.state == CANCELLED else _InvalidStateError("the operation is not done")
+
+    def _make_cancelled_error(self):
+        """Part of the Future protocol that asyncio.gather relies on."""
+        return _CancelledError() if self.cancel_message is None else _CancelledError(self.cancel_message)
 
     def get_loop(self):
         """The event loop that resolves it: the one that ran when it was submitted, else when it was first awaited.
@@ -103,9 +107,9 @@ cdef class Operation:
         if context is None:
             context = copy_context()
         self.bind()
+        if self.bridge is None or self.bridge.token is not None:
+            raise RuntimeError("a done-callback needs a running asyncio event loop; under trio await the operation")
         if self.state != PENDING:
-            if self.bridge is None:
-                raise RuntimeError("a done-callback needs a running asyncio event loop")
             self.bridge.call_soon(callback, self, context)
             return
         if self.callbacks is None:
@@ -133,7 +137,7 @@ cdef class Operation:
         self.state = CANCELLED
         self.ticket.abandoned = True
         if self.follows is not None:
-            self.follows.remove_waiter(self.follow)
+            self.follows.followers.remove(self)
             self.follows = None
         self.wake()
         return True
@@ -153,6 +157,8 @@ cdef class Operation:
     cdef object step(self):
         if self.state == PENDING:
             self.bind()
+        if self.state == PENDING:
+            self.check_loop()
             self.ask_for_report()
             self._asyncio_future_blocking = True
             return self
@@ -164,6 +170,7 @@ cdef class Operation:
         if self.state != PENDING:
             waiter(self)
             return
+        self.check_loop()
         if self.waiters is None:
             self.waiters = []
         self.waiters.append(waiter)
@@ -174,22 +181,29 @@ cdef class Operation:
             self.waiters.remove(waiter)
 
     cdef int bind(self) except -1:
-        """Gives an operation that was submitted without a loop the loop that runs here."""
-        if self.bridge is not None or self.stream is None:
-            return 0
+        """Gives an operation without a loop, or whose loop is gone, the loop that runs here."""
         cdef LoopBridge bridge = current_bridge()
-        if bridge is None:
+        if bridge is self.bridge or bridge is None or (self.bridge is not None and not self.bridge.gone()):
             return 0
         self.bridge = bridge
-        if self.follows is None and self.state == PENDING:
+        if self.in_flight:
             if not self.stream.stream.get().rebind(self.ticket, deref(bridge.bridge)):
-                collect_orphans()
+                forget_closed_loops()  # it has finished already, where nobody looks any more
+        return 0
+
+    cdef int check_loop(self) except -1:
+        """Only the loop that resolves it can await it; another one would never be woken."""
+        if self.bridge is None or self.bridge is not current_bridge():
+            raise RuntimeError(
+                f"{self!r} belongs to another event loop, or none runs here; await an Event or the stream instead, "
+                "which any loop can"
+            )
         return 0
 
     cdef int ask_for_report(self) except -1:
         if self.follows is not None:
             return self.follows.ask_for_report()
-        if self.state != PENDING or self.stream is None:
+        if not self.in_flight:
             return 0
         cdef int status
         with nogil:
@@ -200,15 +214,22 @@ cdef class Operation:
 
     # --- resolving ---
 
-    def follow(self, operation: Operation) -> None:
-        """Waiter of the operation that this one follows."""
-        self.follows = None
+    cdef int finish(self, object error, object failure) except -1:
+        """Resolves it, unless it was cancelled; then only those are left who wait for the device."""
+        followers, self.followers = self.followers, None
         if self.state == PENDING:
-            if not self.quiet:
-                self.error = operation.error
-                self.failure = operation.failure
+            self.error = error
+            self.failure = failure
             self.state = FINISHED
             self.wake()
+        if followers is not None:
+            for follower in followers:
+                (<Operation>follower).follow(error, failure)
+        return 0
+
+    cdef int follow(self, object error, object failure) except -1:
+        self.follows = None
+        return self.finish(None, None) if self.quiet else self.finish(error, failure)
 
     cdef int wake(self) except -1:
         callbacks, self.callbacks = self.callbacks, None
@@ -270,19 +291,24 @@ cdef str kind_name(rt.Kind kind):
     return "wait"
 
 
-cdef Operation new_follower(Operation followed):
-    """An operation that is done when another is; cancelling it leaves the other alone."""
+cdef Operation new_follower(Operation followed, bint quiet=False):
+    """An operation that is done when the device is past another one; cancelling it leaves the other alone.
+
+    quiet: it does not take over the failure of the other.
+    """
     cdef Operation operation = Operation.__new__(Operation)
     operation.stream = followed.stream
     operation.bridge = current_bridge()
-    if followed.state == PENDING:
-        if followed.waiters is None:
-            followed.waiters = []
-        operation.follows = followed
+    operation.quiet = quiet
+    if followed.in_flight:
         followed.bind()
-        followed.waiters.append(operation.follow)
+    if followed.in_flight:
+        if followed.followers is None:
+            followed.followers = []
+        operation.follows = followed
+        followed.followers.append(operation)
     else:
-        operation.follow(followed)
+        operation.follow(followed.error, followed.failure)
     return operation
 
 

@@ -94,8 +94,7 @@ cdef extern from "loader.h" namespace "aioascend" nogil:
         aclError aclmdlGetInputDynamicDims(const aclmdlDesc *, size_t, aclmdlIODims *, size_t)
 
     cdef cppclass Capabilities:
-        cbool event_ex, query_event_status, error_message, pointer_attributes, dynamic_dims, dataset_tensor_desc
-        cbool device_force_reset, launch_callback
+        cbool error_message, dynamic_dims, models
         vector[pair[const char *, cbool]] list()
 
     cdef cppclass Library:
@@ -174,6 +173,7 @@ cdef extern from "memory.h" namespace "aioascend" nogil:
     cdef cppclass MemoryPool:
         Memory *acquire(size_t)
         void release(Memory *)
+        void quarantine(Memory *)
         aclError wait(Memory *)
         cbool contains(const void *, size_t)
         MemoryStatistics statistics()
@@ -274,6 +274,7 @@ cdef extern from "device.h" namespace "aioascend" nogil:
         aclError load_model(const string &, uint32_t &)
         aclError load_model_bytes "load_model"(const void *, size_t, uint32_t &)
         aclError unload_model(uint32_t)
+        void unload_model_soon(uint32_t)
         aclError execute_now(Execution &)
         aclError copy_now(void *, const void *, size_t, aclrtMemcpyKind)
         cbool is_pinned(const void *, size_t)

@@ -2,6 +2,7 @@
 # Submitting: arguments are checked, a ticket is made, the ACL call is issued without the GIL.
 
 
+@cython.no_gc_clear  # its end needs the device
 cdef class StreamCore:
     """What `aioascend.Stream` is made of."""
 
@@ -83,13 +84,14 @@ cdef class StreamCore:
 
     def _destroy_when_drained(self) -> None:
         """Leaves giving the stream back to the runtime, as soon as the device is past what was accepted."""
-        if self.stream.get() is not NULL:
+        if self.stream.get() is not NULL and not self.core.device.closed():
             with nogil:
                 self.stream.get().destroy_when_drained()
 
     def __dealloc__(self):
-        if self.stream.get() is not NULL and self.core is not None and not self.core.device.closed():
-            self.stream.get().destroy_when_drained()
+        if self.stream.get() is not NULL:
+            self._report_untold()
+            self._destroy_when_drained()
 
     cdef int note_failure(self, FailureRecord record) except -1:
         if record not in self.untold:
@@ -97,8 +99,17 @@ cdef class StreamCore:
             self.untold.append(record)
         return 0
 
-    cdef void keep_for_ever(self, object keep):
+    cdef int quarantine(self, object keep) except -1:
+        """The device may still use this; nobody can tell. Its memory is not reused before the device is reset."""
+        for item in keep if isinstance(keep, tuple) else (keep,):
+            if isinstance(item, Block):
+                (<Block>item).unreliable = True
+            elif isinstance(item, Run):
+                for buffer in (<Run>item).buffers[0] + (<Run>item).buffers[1]:
+                    if buffer is not None and (<Buffer>buffer).block is not None:
+                        (<Buffer>buffer).block.unreliable = True
         self.kept.append(keep)
+        return 0
 
     # --- submitting ---
 
@@ -106,9 +117,9 @@ cdef class StreamCore:
         """Copy `src` to `dst` in stream order (aclrtMemcpyAsync).
 
         One of them, or both, lie on the stream's device; the other is a `PinnedBuffer`, a numpy array or any object
-        with a contiguous buffer. The direction follows from that. Pinned memory is copied directly. Pageable memory
-        is staged through pinned memory: a source is read when it is submitted, or, above 256 KiB, soon after by a
-        worker thread, so leave it alone until the operation is done; a destination is complete when the operation is.
+        with a contiguous buffer. The direction follows from that. Pinned memory is copied directly, pageable memory
+        is staged through pinned memory: small sources mostly when they are submitted, others by a worker thread later.
+        Leave a source alone until the operation is done; a destination is complete when the operation is.
 
         Raises:
             TypeError: an argument has no buffer.
@@ -232,7 +243,7 @@ cdef class StreamCore:
         cdef Operation operation
         if model.closed:
             raise _errors.RuntimeClosedError(f"model {model.label} is closed")
-        if model.latest is not None and model.latest.state == PENDING and model.latest.stream is not self:
+        if model.latest is not None and model.latest.in_flight and model.latest.stream is not self:
             self.wait((<StreamCore>model.latest.stream).record())
         command.kind = rt.Kind.Execute
         command.execution = run.execution
@@ -257,16 +268,20 @@ cdef class StreamCore:
         if self.is_closed or self.stream.get() is NULL:
             raise _errors.RuntimeClosedError("the stream is closed")
         Py_INCREF(operation)  # handed to the runtime; complete_all takes it back
+        operation.in_flight = True  # from here on another thread may already resolve it
+        _tickets_live += 1
+        _tickets_total += 1
         with nogil:
             status = self.stream.get().submit(operation.ticket, command)
         if status == rt.kSubmitted:
-            _tickets_live += 1
-            _tickets_total += 1
             self.latest = operation
             if operation.bridge is None:
                 collect_orphans()
             return operation
+        _tickets_live -= 1
+        _tickets_total -= 1
         Py_DECREF(operation)
+        operation.in_flight = False
         operation.keep = None
         if status == rt.kPoisoned:
             record = record_of(self, operation.ticket.failure)
@@ -308,11 +323,7 @@ cdef class StreamCore:
 
     def _drained(self) -> Operation:
         """As `join`, but failures are left to those who await the operations."""
-        cdef Operation operation = self.join()
-        operation.quiet = True
-        operation.error = None
-        operation.failure = None
-        return operation
+        return new_finished(self) if self.latest is None else new_follower(self.latest, quiet=True)
 
     def __await__(self):
         return self.join().__await__()

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from typing import TYPE_CHECKING
 
 import trio
@@ -35,14 +37,31 @@ async def _watch(bridge: _native.LoopBridge) -> None:
 async def wait(operation: _native.Operation) -> object:
     """Awaits a pending operation. A cancelled scope ends the wait at once and leaves the operation alone."""
     task = trio.lowlevel.current_task()
+    token = trio.lowlevel.current_trio_token()
+    thread = threading.get_ident()
+    waiting = True
+
+    def wake() -> None:
+        nonlocal waiting
+        if waiting:
+            waiting = False
+            trio.lowlevel.reschedule(task)
 
     def resume(_: _native.Operation) -> None:
-        trio.lowlevel.reschedule(task)
+        if threading.get_ident() == thread:
+            wake()
+        else:  # it follows an operation that another loop resolves
+            with contextlib.suppress(trio.RunFinishedError):
+                token.run_sync_soon(wake)
 
     def abort(_: object) -> trio.lowlevel.Abort:
+        nonlocal waiting
+        waiting = False
         operation.remove_waiter(resume)
         return trio.lowlevel.Abort.SUCCEEDED
 
     operation.add_waiter(resume)
+    if operation.done():  # its loop was gone, and it had finished there
+        return operation.result()
     await trio.lowlevel.wait_task_rescheduled(abort)
     return operation.result()

@@ -114,7 +114,7 @@ class Device:
     def __init__(self, opened: _Opened, backend: Backend) -> None:
         self._opened = opened
         self._core = opened.core
-        self._streams: set[Stream] = set()
+        self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
         self._models: weakref.WeakSet[Model] = weakref.WeakSet()
         self._closed = False
         self.index: int = opened.core.index
@@ -170,11 +170,12 @@ class Device:
         operations that use the buffer wait for it on the host. When there is no memory, those operations raise
         `OutOfMemoryError`.
         """
+        self._check_open()
         return self._core.empty(shape, dtype)
 
     def empty_like(self, array: Any) -> DeviceBuffer:
         """Device memory with the shape and dtype of an array or buffer; see `empty`."""
-        return self._core.empty(array.shape, array.dtype)
+        return self.empty(array.shape, array.dtype)
 
     async def pinned(self, shape: int | tuple[int, ...], dtype: DTypeLike = "float32") -> PinnedBuffer:
         """Pinned host memory for an array; its contents are undefined (aclrtMallocHost).
@@ -240,7 +241,7 @@ class Device:
         if self._closed and not self._streams and self._opened is None:
             return
         self._closed = True
-        for stream in self._streams:
+        for stream in list(self._streams):
             stream._close()
         for model in list(self._models):
             await model.close()

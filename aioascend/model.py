@@ -15,7 +15,7 @@ import numpy as np
 from aioascend import _native
 from aioascend._threads import run_blocking
 from aioascend.errors import DependencyError, RuntimeClosedError
-from aioascend.stream import Stream
+from aioascend.stream import CLOSE_GRACE_S, Stream
 from aioascend.tensors import TensorInfo, as_input, bind_arguments, check_tensor, dtype_of
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Model(_native.ModelCore):
 
         def load() -> Model:
             if isinstance(source, str):
-                _check_path(source)
+                _check_path(source, device.backend)
             _native.ModelCore._load(model, device._core, source, label)
             return model
 
@@ -167,6 +167,7 @@ class Model(_native.ModelCore):
         for buffer, array in zip(buffers, arrays, strict=True):
             self.stream.memcpy(buffer, array)
         await self.stream
+        await self._drained()
         run = self._run(buffers, [None] * len(self.outputs))
 
         def execute() -> list[NDArray[Any]]:
@@ -257,12 +258,9 @@ class Model(_native.ModelCore):
 
     async def close(self) -> None:
         """Wait for the runs in flight, then unload (aclmdlUnload). May be called again."""
-        if self.closed:
-            return
         self.closed = True
         await self.stream.close()
-        if (last := self._join()) is not None:
-            await last
+        await self._drained()
         await run_blocking(self._unload)
 
     async def __aenter__(self) -> Model:
@@ -271,16 +269,21 @@ class Model(_native.ModelCore):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self.close()
+        if error is None:
+            await self.close()
+        else:
+            with anyio.move_on_after(CLOSE_GRACE_S, shield=True):
+                await self.close()
 
     def __repr__(self) -> str:
         return f"<Model {self.label} on device {self.device.index}{', closed' if self.closed else ''}>"
 
 
-def _check_path(path: str) -> None:
+def _check_path(path: str, backend: str) -> None:
     if os.path.isdir(path):
         raise IsADirectoryError(f"{path!r} is a directory, not a model file")
-    if not os.path.exists(path):
+    stand_ins = [Path(path).with_suffix(suffix) for suffix in (".onnx", ".toml", ".json")] if backend == "sim" else []
+    if not any(os.path.exists(candidate) for candidate in (path, *stand_ins)):
         raise FileNotFoundError(f"no model file {path!r}")
 
 

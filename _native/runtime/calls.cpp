@@ -72,6 +72,12 @@ aclError Device::unload_model(uint32_t id) {
     return in_context(*this, [&] { return api().aclmdlUnload(id); });
 }
 
+void Device::unload_model_soon(uint32_t id) {
+    if (!closed() && !forked() && !shutting_down()) {
+        worker_.post([this, id] { unload_model(id); });
+    }
+}
+
 aclError Device::execute_now(Execution &execution) {
     return in_context(*this, [&] { return execution.issue(nullptr); });
 }

@@ -41,14 +41,14 @@ aclError watch_exceptions(const Library &library) {
     static const auto callbacks = make_callbacks(std::make_index_sequence<kSlots>{});
     std::lock_guard<std::mutex> lock(mutex);
     for (size_t slot = 0; slot < kSlots; ++slot) {
-        if (g_libraries[slot] == &library) {
+        if (g_libraries[slot] != nullptr && g_libraries[slot]->handle == library.handle) {
             return 0;
         }
         if (g_libraries[slot] == nullptr) {
-            g_libraries[slot] = &library;
-            if (!library.can.exception_info) {
-                return 0;
+            if (!library.can.exception_info || !(library.can.exception_register || library.can.exception_set)) {
+                return 0;  // failures are seen through the state of the streams only
             }
+            g_libraries[slot] = &library;
             return library.can.exception_register
                        ? library.api.aclrtExceptionInfoCallbackRegister(callbacks[slot])
                        : library.api.aclrtSetExceptionInfoCallback(callbacks[slot]);
@@ -105,6 +105,11 @@ aclError Device::close() {
         return 0;
     }
     unregister_device(this);
+    {
+        // Streams that nobody closed are given back by the worker once they are drained.
+        std::unique_lock<std::mutex> lock(mutex_);
+        streams_changed_.wait(lock, [this] { return streams_.empty() || shutting_down(); });
+    }
     reports_.stop();
     worker_.post([this] {
         device_memory_.close();
@@ -119,14 +124,16 @@ aclError Device::close() {
     for (aclrtEvent event : left) {
         api().aclrtDestroyEvent(event);
     }
-    const aclError code = api().aclrtResetDevice(index_);
+    aclError code = api().aclrtResetDevice(index_);
     if (code == ACL_ERROR_RT_LOST_HEARTBEAT || code == ACL_ERROR_RT_SOCKET_CLOSE) {
         // A lost device has nothing left to give back in order. If the force fails too, there is nothing to be done.
         if (can().device_force_reset) {
             api().aclrtResetDeviceForce(index_);
         }
-        return 0;
+        code = 0;
     }
+    device_memory_.free_quarantined();
+    pinned_memory_.free_quarantined();
     return code;
 }
 
@@ -177,6 +184,7 @@ void Device::forget(Stream &stream) {
     streams_.erase(std::remove_if(streams_.begin(), streams_.end(),
                                   [&](const std::shared_ptr<Stream> &s) { return s.get() == &stream; }),
                    streams_.end());
+    streams_changed_.notify_all();
 }
 
 std::vector<std::shared_ptr<Stream>> Device::streams() {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -50,6 +51,7 @@ public:
     aclError load_model(const std::string &path, uint32_t &id);               // blocks
     aclError load_model(const void *data, size_t size, uint32_t &id);         // blocks
     aclError unload_model(uint32_t id);                                       // blocks
+    void unload_model_soon(uint32_t id);  // by the worker
     aclError execute_now(Execution &execution);                               // blocks
     aclError copy_now(void *dst, const void *src, size_t size, aclrtMemcpyKind direction);  // blocks
     bool is_pinned(const void *address, size_t size);
@@ -98,6 +100,7 @@ private:
     std::atomic<bool> closed_{true};
     std::atomic<aclError> fault_{0};
     std::mutex mutex_;
+    std::condition_variable streams_changed_;
     std::vector<std::shared_ptr<Stream>> streams_;
     std::mutex events_mutex_;
     std::unordered_set<aclrtEvent> events_;

@@ -64,6 +64,32 @@ void MemoryPool::release(Memory *memory) {
     }
 }
 
+void MemoryPool::quarantine(Memory *memory) {
+    if (forked() || shutting_down()) {
+        return;
+    }
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        statistics_.live_bytes -= memory->size;
+        statistics_.live_blocks -= 1;
+        quarantine_.push_back(memory);
+    }
+    if (device_.closed()) {
+        free_quarantined();
+    }
+}
+
+void MemoryPool::free_quarantined() {
+    std::vector<Memory *> all;
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        all.swap(quarantine_);
+    }
+    for (Memory *memory : all) {
+        free_block(memory);
+    }
+}
+
 aclError MemoryPool::call_malloc(Memory *memory) {
     const AclApi &api = device_.api();
     return kind_ == MemoryKind::Device ? api.aclrtMalloc(&memory->base, memory->size, ACL_MEM_MALLOC_HUGE_FIRST)

@@ -46,6 +46,9 @@ public:
 
     Memory *acquire(size_t size);   // never blocks
     void release(Memory *memory);   // never blocks; the caller proves that the device is done with it
+    // As release, but nobody can tell whether the device still uses it: kept until the device has been reset.
+    void quarantine(Memory *memory);
+    void free_quarantined();
     aclError wait(Memory *memory);  // blocks until it is ready; its code when it failed
     void trim();                    // worker only: give the cache back to the driver
     void close();                   // worker only: device memory goes with the device, whoever still holds it
@@ -64,6 +67,7 @@ private:
     std::condition_variable changed_;
     std::unordered_map<size_t, std::vector<Memory *>> free_;
     std::map<const char *, size_t> blocks_;
+    std::vector<Memory *> quarantine_;
     MemoryStatistics statistics_;
 };
 
