@@ -117,11 +117,10 @@ def _library(info: BackendInfo) -> Finding:
         why = "no CANN library could be loaded"
     else:
         why = "it is the first that could be loaded"
-    details = [
-        f"{what}, because {why}",
-        f"AscendCL {info.acl_version}, chip {info.soc or 'unknown'}",
-        *(f"{path}: {outcome}" for path, outcome in info.attempts),
-    ]
+    there = [f"{path}: {outcome}" for path, outcome in info.attempts if outcome != "no such file"]
+    if absent := len(info.attempts) - len(there):
+        there.append(f"{absent} other places have none; `aioascend backend` lists them")
+    details = [f"{what}, because {why}", f"AscendCL {info.acl_version}, chip {info.soc or 'unknown'}", *there]
     return Finding("library", "ok", "\n".join(details))
 
 

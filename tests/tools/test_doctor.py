@@ -123,12 +123,22 @@ def test_no_devices(sim: Simulator, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_why_this_library(
     monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], kind: str, reason: str
 ) -> None:
-    info = dataclasses.replace(aioascend.backend_info(), kind=kind, attempts=(("/a.so", "no such file"),))
+    attempts = (
+        ("/a.so", "no such file"),
+        ("/b.so", "no such file"),
+        ("/c.so", "lacks aclInit"),
+        ("/d.so", "loaded"),
+    )
+    info = dataclasses.replace(aioascend.backend_info(), kind=kind, attempts=attempts)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     library = doctor._library(info)
     assert reason in library.detail
-    assert "/a.so: no such file" in library.detail
+    assert library.detail.splitlines()[-3:] == [
+        "/c.so: lacks aclInit",
+        "/d.so: loaded",
+        "2 other places have none; `aioascend backend` lists them",
+    ]
 
 
 def info_of_older_library(*functions: str) -> BackendInfo:

@@ -97,8 +97,7 @@ async def test_wait_blocked_sees_a_thread_that_synchronises(sim: Simulator, acl:
 async def test_held_reports_leave_the_device_at_work(sim: Simulator) -> None:
     async with aioascend.open_device(0) as npu, npu.create_stream() as stream:
         with sim.hold_reports():
-            waiting = asyncio.create_task(stream.memset(npu.empty(64, "uint8"), 1))
-            await asyncio.sleep(0)  # now it waits, and has asked for a report
+            waiting = asyncio.gather(stream.memset(npu.empty(64, "uint8"), 1))  # asks for a report
             await asyncio.to_thread(sim.wait_tasks, stream, 2)  # the memset and its report
             assert not waiting.done()
         await waiting
