@@ -183,7 +183,8 @@ TEST(callbacks_run_on_after_a_failure_but_not_in_stop_mode) {
         CHECK_CODE(aclrtSynchronizeStream(stream), ACL_ERROR_RT_AICORE_EXCEPTION);
         CHECK_CODE(aclrtProcessReport(stop ? 1 : -1), stop ? ACL_ERROR_RT_REPORT_TIMEOUT : 0);
         CHECK_EQ(log.values().size(), stop ? 0u : 1u);
-        CHECK_CODE(aclrtLaunchCallback(write, &note, no_block, stream), stop ? ACL_ERROR_RT_AICORE_EXCEPTION : 0);
+        CHECK_CODE(aclrtLaunchCallback(write, &note, no_block, stream),
+                   stop ? ACL_ERROR_RT_AICORE_EXCEPTION : 0);
     }
 }
 
@@ -376,4 +377,26 @@ TEST(reports_of_different_streams_can_be_shuffled) {
         (value < 100 ? first : second).push_back(value);
     }
     CHECK(std::is_sorted(first.begin(), first.end()) && std::is_sorted(second.begin(), second.end()));
+}
+
+TEST(processing_needs_a_context_somewhere) {
+    Scene scene;
+    aclrtContext mine = nullptr;
+    OK(aclrtCreateContext(&mine, 1));
+    aclrtStream stream = scene.stream();
+    Gate has_id, subscribed;
+    uint64_t id = 0;
+    int code = 0;
+    std::thread reports([&] {
+        id = me();
+        has_id.open();
+        subscribed.wait();
+        code = aclrtProcessReport(-1);
+    });
+    has_id.wait();
+    OK(aclrtSubscribeReport(id, stream));
+    subscribed.open();
+    reports.join();
+    CHECK_EQ(code, ACL_ERROR_RT_CONTEXT_NULL);
+    OK(aclrtDestroyContext(mine));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small test harness: TEST(name) { ... CHECK(...); } and a main. `program` runs all tests, `program name...` some,
-// `program --list` names them.
+// A small test harness: TEST(name) { ... CHECK(...); } and a main. `program` runs all tests, `program
+// name...` some, `program --list` names them.
 #pragma once
 
 #include <cstdio>
@@ -47,8 +47,9 @@ void equal(const char *file, int line, const char *text, const A &actual, const 
 inline void code(const char *file, int line, const char *text, int actual, int expected) {
     if (actual != expected) {
         const char *message = aclGetRecentErrMsg();
-        failed(file, line, std::string(text) + " returned " + std::to_string(actual) + ", expected " +
-                               std::to_string(expected) + (message == nullptr ? "" : std::string("; ") + message));
+        failed(file, line,
+               std::string(text) + " returned " + std::to_string(actual) + ", expected " +
+                   std::to_string(expected) + (message == nullptr ? "" : std::string("; ") + message));
     }
 }
 
@@ -86,11 +87,11 @@ inline int run(int argc, char **argv) {
     static const check::Registration registration_##name(#name, name); \
     static void name()
 
-#define CHECK(condition)                                                    \
-    do {                                                                    \
-        if (!(condition)) {                                                 \
-            check::failed(__FILE__, __LINE__, "not true: " #condition);     \
-        }                                                                   \
+#define CHECK(condition)                                                \
+    do {                                                                \
+        if (!(condition)) {                                             \
+            check::failed(__FILE__, __LINE__, "not true: " #condition); \
+        }                                                               \
     } while (false)
 #define CHECK_EQ(actual, expected) check::equal(__FILE__, __LINE__, #actual, actual, expected)
 #define CHECK_CODE(call, expected) check::code(__FILE__, __LINE__, #call, call, expected)

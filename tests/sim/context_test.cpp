@@ -155,9 +155,11 @@ TEST(calls_that_need_a_context) {
         {"StreamAbort", [&] { return aclrtStreamAbort(stream); }},
         {"StreamStop", [&] { return aclrtStreamStop(stream); }},
         {"SetStreamFailureMode", [&] { return aclrtSetStreamFailureMode(stream, 0); }},
-        {"SetStreamAttribute", [&] { return aclrtSetStreamAttribute(stream, ACL_STREAM_ATTR_PRIORITY, &attribute); }},
+        {"SetStreamAttribute",
+         [&] { return aclrtSetStreamAttribute(stream, ACL_STREAM_ATTR_PRIORITY, &attribute); }},
         {"StreamGetId(NULL)", [&] { return aclrtStreamGetId(nullptr, &id); }},
-        {"MemcpyAsync", [&] { return aclrtMemcpyAsync(device.p, 64, host.p, 64, ACL_MEMCPY_HOST_TO_DEVICE, stream); }},
+        {"MemcpyAsync",
+         [&] { return aclrtMemcpyAsync(device.p, 64, host.p, 64, ACL_MEMCPY_HOST_TO_DEVICE, stream); }},
         {"MemsetAsync", [&] { return aclrtMemsetAsync(device.p, 64, 1, 64, stream); }},
         {"Memcpy2dAsync",
          [&] { return aclrtMemcpy2dAsync(device.p, 8, host.p, 8, 8, 8, ACL_MEMCPY_HOST_TO_DEVICE, stream); }},
@@ -172,7 +174,8 @@ TEST(calls_that_need_a_context) {
         {"RecordEvent", [&] { return aclrtRecordEvent(event, stream); }},
         {"StreamWaitEvent", [&] { return aclrtStreamWaitEvent(stream, event); }},
         {"ResetEvent", [&] { return aclrtResetEvent(event, stream); }},
-        {"LaunchCallback", [&] { return aclrtLaunchCallback(nothing, nullptr, ACL_CALLBACK_NO_BLOCK, stream); }},
+        {"LaunchCallback",
+         [&] { return aclrtLaunchCallback(nothing, nullptr, ACL_CALLBACK_NO_BLOCK, stream); }},
         {"LaunchHostFunc", [&] { return aclrtLaunchHostFunc(stream, nothing, nullptr); }},
         {"SubscribeReport", [&] { return aclrtSubscribeReport(1, stream); }},
         {"CreateNotify", [&] { return aclrtCreateNotify(&made_notify, 0); }},
@@ -327,7 +330,8 @@ TEST(unsupported_calls_say_so) {
     CHECK_CODE(aclrtCreateStreamV2(&stream, nullptr), ACL_ERROR_API_NOT_SUPPORT);
     const char *message = aclGetRecentErrMsg();
     CHECK(message != nullptr && std::strstr(message, "aclmdlRICaptureEnd") != nullptr);
-    CHECK_CODE(aclrtCreateStreamWithConfig(&stream, 0, ACL_STREAM_PERSISTENT), ACL_ERROR_RT_FEATURE_NOT_SUPPORT);
+    CHECK_CODE(aclrtCreateStreamWithConfig(&stream, 0, ACL_STREAM_PERSISTENT),
+               ACL_ERROR_RT_FEATURE_NOT_SUPPORT);
 }
 
 TEST(versions_and_information) {

@@ -276,7 +276,8 @@ TEST(waits_with_a_timeout_fail_the_stream) {
     CHECK_EQ(aclsimNow() - before, 3000000000u);
     OK(aclrtStreamWaitEventWithFlag(stream, event, 2, ACL_EVENT_WAIT_DEFAULT));
     CHECK_CODE(aclrtSynchronizeStream(stream), ACL_ERROR_RT_TASK_TIMEOUT);
-    CHECK_CODE(aclrtStreamWaitEventWithFlag(stream, event, 0, ACL_EVENT_WAIT_EXTERNAL), ACL_ERROR_RT_PARAM_INVALID);
+    CHECK_CODE(aclrtStreamWaitEventWithFlag(stream, event, 0, ACL_EVENT_WAIT_EXTERNAL),
+               ACL_ERROR_RT_PARAM_INVALID);
     OK(aclrtSetOpWaitTimeout(5));
     OK(aclrtStreamWaitEvent(stream, event));
     CHECK_CODE(aclrtSynchronizeStream(stream), ACL_ERROR_RT_TASK_TIMEOUT);

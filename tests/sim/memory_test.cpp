@@ -27,7 +27,8 @@ TEST(allocation_rules) {
     CHECK_CODE(aclrtMallocHost(&p, 0), ACL_ERROR_INVALID_PARAM);
     CHECK_CODE(aclrtFree(nullptr), ACL_ERROR_INVALID_PARAM);
     CHECK_CODE(aclrtFreeHost(nullptr), ACL_ERROR_INVALID_PARAM);
-    const auto or_ed = static_cast<aclrtMemMallocPolicy>(ACL_MEM_MALLOC_NORMAL_ONLY | ACL_MEM_TYPE_HIGH_BAND_WIDTH);
+    const auto or_ed =
+        static_cast<aclrtMemMallocPolicy>(ACL_MEM_MALLOC_NORMAL_ONLY | ACL_MEM_TYPE_HIGH_BAND_WIDTH);
     OK(aclrtMalloc(&p, 1, or_ed));
     CHECK_EQ(reinterpret_cast<uintptr_t>(p) % 64, 0u);
     CHECK_EQ(aclsimLive("device_blocks"), 1);
@@ -98,8 +99,10 @@ TEST(copy_arguments) {
     CHECK_CODE(aclrtMemcpy(nullptr, 64, host.p, 64, h2d), ACL_ERROR_INVALID_PARAM);
     CHECK_CODE(aclrtMemcpyAsync(device.p, 64, nullptr, 64, h2d, stream), ACL_ERROR_INVALID_PARAM);
     OK(aclrtMemcpy(host.p, 64, host.p, 64, ACL_MEMCPY_HOST_TO_HOST));
-    CHECK_CODE(aclrtMemcpy(device.p, 64, host.p, 64, ACL_MEMCPY_INNER_DEVICE_TO_DEVICE), ACL_ERROR_INVALID_PARAM);
-    CHECK_CODE(aclrtMemcpy(device.p, 64, host.p, 64, static_cast<aclrtMemcpyKind>(50)), ACL_ERROR_RT_PARAM_INVALID);
+    CHECK_CODE(aclrtMemcpy(device.p, 64, host.p, 64, ACL_MEMCPY_INNER_DEVICE_TO_DEVICE),
+               ACL_ERROR_INVALID_PARAM);
+    CHECK_CODE(aclrtMemcpy(device.p, 64, host.p, 64, static_cast<aclrtMemcpyKind>(50)),
+               ACL_ERROR_RT_PARAM_INVALID);
     CHECK_CODE(aclrtMemcpyAsync(host.p, 64, host.bytes() + 1, 8, ACL_MEMCPY_HOST_TO_HOST, stream),
                ACL_ERROR_RT_FEATURE_NOT_SUPPORT);
     CHECK_CODE(aclrtMemcpy(device.p, 128, host.p, 128, h2d), ACL_ERROR_RT_PARAM_INVALID);
@@ -181,7 +184,8 @@ TEST(pageable_memory_makes_a_copy_blocking) {
     OK(aclsimFailTask(0, stream, "memset", 1, ACL_ERROR_RT_AICORE_EXCEPTION));
     OK(aclrtMemsetAsync(device.p, 64, 1, 64, stream));
     // Takes the error of the earlier task, and copies nothing.
-    CHECK_CODE(aclrtMemcpyAsync(device.p, 64, pageable.data(), 64, h2d, stream), ACL_ERROR_RT_AICORE_EXCEPTION);
+    CHECK_CODE(aclrtMemcpyAsync(device.p, 64, pageable.data(), 64, h2d, stream),
+               ACL_ERROR_RT_AICORE_EXCEPTION);
     OK(aclrtSynchronizeStream(stream));
     OK(aclrtMemcpyAsync(device.p, 64, pageable.data(), 64, h2d, stream));
     CHECK_EQ(int(first_byte(device.p)), 7);
@@ -222,11 +226,13 @@ TEST(registered_memory_counts_as_pinned) {
     CHECK_CODE(aclrtHostUnregister(memory), ACL_ERROR_HOST_MEMORY_NOT_REGISTERED);
     CHECK_CODE(aclrtHostRegisterV2(memory, 4096, 0), ACL_ERROR_RT_PARAM_INVALID);
     CHECK_CODE(aclrtHostRegisterV2(memory, 4096, ACL_HOST_REG_READONLY), ACL_ERROR_RT_FEATURE_NOT_SUPPORT);
-    CHECK_CODE(aclrtHostRegister(memory, 4096, ACL_HOST_REGISTER_READONLY, &mapped), ACL_ERROR_RT_FEATURE_NOT_SUPPORT);
+    CHECK_CODE(aclrtHostRegister(memory, 4096, ACL_HOST_REGISTER_READONLY, &mapped),
+               ACL_ERROR_RT_FEATURE_NOT_SUPPORT);
     CHECK_CODE(aclrtHostRegister(static_cast<char *>(memory) + 8, 64, ACL_HOST_REGISTER_MAPPED, &mapped),
                ACL_ERROR_RT_PARAM_INVALID);
     OK(aclrtHostRegisterV2(memory, 4096, ACL_HOST_REG_PINNED));
-    CHECK_CODE(aclrtHostRegisterV2(memory, 4096, ACL_HOST_REG_PINNED), ACL_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+    CHECK_CODE(aclrtHostRegisterV2(memory, 4096, ACL_HOST_REG_PINNED),
+               ACL_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
     CHECK_CODE(aclrtHostGetDevicePointer(memory, &mapped, 0), ACL_ERROR_HOST_MEMORY_NOT_REGISTERED);
     OK(aclrtPointerGetAttributes(memory, &where));
     CHECK_EQ(where.location.type, ACL_MEM_LOCATION_TYPE_HOST);
@@ -277,7 +283,8 @@ TEST(rows) {
     OK(aclrtMemcpy2d(device.p, 5, host.p, 10, 0, 10, h2d));
     CHECK_CODE(aclrtMemcpy2d(device.p, 3, host.p, 10, 4, 10, h2d), ACL_ERROR_RT_PARAM_INVALID);
     CHECK_CODE(aclrtMemcpy2d(device.p, 50, host.p, 10, 4, 10, h2d), ACL_ERROR_RT_PARAM_INVALID);
-    CHECK_CODE(aclrtMemcpy2d(device.p, 6000000, host.p, 6000000, 5000001, 1, h2d), ACL_ERROR_RT_PARAM_INVALID);
+    CHECK_CODE(aclrtMemcpy2d(device.p, 6000000, host.p, 6000000, 5000001, 1, h2d),
+               ACL_ERROR_RT_PARAM_INVALID);
     CHECK_CODE(aclrtMemcpy2d(device.p, 5, host.p, 10, 4, 10, ACL_MEMCPY_DEFAULT), ACL_ERROR_INVALID_PARAM);
 }
 
@@ -302,15 +309,18 @@ TEST(batches) {
     CHECK_EQ(int(back.bytes()[31]), 9);
     CHECK_EQ(int(back.bytes()[32]), 0);
     sizes[1] = 65;
-    CHECK_CODE(aclrtMemcpyBatch(dsts, maxs, srcs, sizes, 2, attributes, indexes, 2, &bad), ACL_ERROR_RT_PARAM_INVALID);
+    CHECK_CODE(aclrtMemcpyBatch(dsts, maxs, srcs, sizes, 2, attributes, indexes, 2, &bad),
+               ACL_ERROR_RT_PARAM_INVALID);
     CHECK_EQ(bad, 1u);
     sizes[1] = 8;
     OK(aclrtMemcpyBatchV2(dsts, maxs, srcs, sizes, 2, attributes, indexes, 2));
     srcs[0] = two.p;
     CHECK_CODE(aclrtMemcpyBatchAsyncV2(dsts, maxs, srcs, sizes, 2, attributes, indexes, 2, stream),
                ACL_ERROR_RT_PARAM_INVALID);
-    CHECK_CODE(aclrtMemcpyBatch(dsts, maxs, nullptr, sizes, 2, attributes, indexes, 2, &bad), ACL_ERROR_INVALID_PARAM);
-    CHECK_CODE(aclrtMemcpyBatch(dsts, maxs, srcs, sizes, 2, attributes, indexes, 0, &bad), ACL_ERROR_RT_PARAM_INVALID);
+    CHECK_CODE(aclrtMemcpyBatch(dsts, maxs, nullptr, sizes, 2, attributes, indexes, 2, &bad),
+               ACL_ERROR_INVALID_PARAM);
+    CHECK_CODE(aclrtMemcpyBatch(dsts, maxs, srcs, sizes, 2, attributes, indexes, 0, &bad),
+               ACL_ERROR_RT_PARAM_INVALID);
 }
 
 TEST(peers_need_access) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models from several threads at once: what sanitizers are to look at. What models do is tested in tests/sim_models.
+// Models from several threads at once: what sanitizers are to look at. What models do is tested in
+// tests/sim_models.
 #include <string>
 
 #include "scene.h"

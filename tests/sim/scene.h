@@ -99,7 +99,8 @@ private:
     bool open_ = false;
 };
 
-// A thread in aclrtProcessReport. Subscribe its streams, then start(); ends when the last one is unsubscribed.
+// A thread in aclrtProcessReport. Subscribe its streams, then start(); ends when the last one is
+// unsubscribed.
 class ReportThread {
 public:
     ReportThread() {
@@ -114,6 +115,7 @@ public:
                     break;
                 }
             }
+            ended_.open();
         });
         ready_.wait();
     }
@@ -132,12 +134,13 @@ public:
         streams_.push_back(stream);
     }
     void start() { go_.open(); }
+    void wait_until_ended() { ended_.wait(); }
     std::atomic<int> last_code{0};
 
 private:
     std::thread thread_;
     uint64_t id_ = 0;
-    Gate ready_, go_;
+    Gate ready_, go_, ended_;
     std::atomic<bool> stop_{false};
     std::vector<aclrtStream> streams_;
 };

@@ -373,7 +373,8 @@ TEST(stream_limit_priorities_and_ids) {
     value = {};
     OK(aclrtGetStreamAttribute(one, ACL_STREAM_ATTR_USER_CUSTOM_TAG, &value));
     CHECK_EQ(value.userCustomTag, 42u);
-    CHECK_CODE(aclrtSetStreamAttribute(one, static_cast<aclrtStreamAttr>(77), &value), ACL_ERROR_RT_PARAM_INVALID);
+    CHECK_CODE(aclrtSetStreamAttribute(one, static_cast<aclrtStreamAttr>(77), &value),
+               ACL_ERROR_RT_PARAM_INVALID);
 }
 
 TEST(task_ids_follow_the_thread) {

@@ -33,9 +33,10 @@ class Model {
 public:
     explicit Model(uint32_t latency_us) {
         const std::string path = "/tmp/aclsim_model_" + std::to_string(getpid()) + ".toml";
-        std::ofstream(path) << "name = \"m" << latency_us << "\"\nlatency_us = " << latency_us
-                            << "\n[[inputs]]\nname = \"x\"\ndtype = \"float32\"\nshape = [4]\n"
-                               "[[outputs]]\nname = \"y\"\ndtype = \"float32\"\nshape = [4]\nfill = \"zeros\"\n";
+        std::ofstream(path)
+            << "name = \"m" << latency_us << "\"\nlatency_us = " << latency_us
+            << "\n[[inputs]]\nname = \"x\"\ndtype = \"float32\"\nshape = [4]\n"
+               "[[outputs]]\nname = \"y\"\ndtype = \"float32\"\nshape = [4]\nfill = \"zeros\"\n";
         OK(aclmdlLoadFromFile(path.c_str(), &id_));
         unlink(path.c_str());
         in_ = dataset(input_.p);
@@ -63,7 +64,9 @@ private:
     aclmdlDataset *in_ = nullptr, *out_ = nullptr;
 };
 
-bool overlap(const aclsimRecord &a, const aclsimRecord &b) { return a.start_ns < b.end_ns && b.start_ns < a.end_ns; }
+bool overlap(const aclsimRecord &a, const aclsimRecord &b) {
+    return a.start_ns < b.end_ns && b.start_ns < a.end_ns;
+}
 
 }  // namespace
 
@@ -300,8 +303,8 @@ TEST(profiles_are_checked) {
     CHECK_CODE(aclsimSetProfile(-1, nullptr), ACL_ERROR_RT_PARAM_INVALID);
     CHECK_CODE(aclsimSetProfile(99, "instant"), ACL_ERROR_RT_PARAM_INVALID);
     const std::string path = "/tmp/aclsim_bad_" + std::to_string(getpid()) + ".toml";
-    for (const char *bad : {"ai_cores = 0\n", "h2d_gbps = -1.0\n", "h2d_gpbs = 1.0\n", "ai_cores = \"many\"\n",
-                            "[models.x]\nlatency = 3\n", "ai_cores = \n"}) {
+    for (const char *bad : {"ai_cores = 0\n", "h2d_gbps = -1.0\n", "h2d_gpbs = 1.0\n",
+                            "ai_cores = \"many\"\n", "[models.x]\nlatency = 3\n", "ai_cores = \n"}) {
         std::ofstream(path) << bad;
         CHECK_CODE(aclsimSetProfile(-1, path.c_str()), ACL_ERROR_RT_PARAM_INVALID);
         const char *message = aclGetRecentErrMsg();

@@ -40,7 +40,9 @@ enum class Served { Nobody, Thread, HostFunctions };
 
 Served served_by(Stream &stream) {
     Lock lock(stream.device->mutex);
-    return stream.group == nullptr ? Served::Nobody : stream.group_is_hidden ? Served::HostFunctions : Served::Thread;
+    return stream.group == nullptr  ? Served::Nobody
+           : stream.group_is_hidden ? Served::HostFunctions
+                                    : Served::Thread;
 }
 
 }  // namespace
@@ -80,7 +82,8 @@ ACL_EXPORT aclError aclrtLaunchCallback(aclrtCallback fn, void *userData, aclrtC
                                         aclrtStream stream) {
     ACL_ENTER(aclrtLaunchCallback);
     if (blockType != ACL_CALLBACK_NO_BLOCK && blockType != ACL_CALLBACK_BLOCK) {
-        return fail(ACL_ERROR_INVALID_PARAM, "aclrtLaunchCallback: blockType %d is neither NO_BLOCK (0) nor BLOCK (1)",
+        return fail(ACL_ERROR_INVALID_PARAM,
+                    "aclrtLaunchCallback: blockType %d is neither NO_BLOCK (0) nor BLOCK (1)",
                     static_cast<int>(blockType));
     }
     if (fn == nullptr) {
@@ -92,11 +95,13 @@ ACL_EXPORT aclError aclrtLaunchCallback(aclrtCallback fn, void *userData, aclrtC
     }
     switch (served_by(*found)) {
         case Served::Nobody:
-            return fail(ACL_ERROR_RT_STREAM_NO_CB_REG, "aclrtLaunchCallback: no thread is subscribed to stream %d; call "
-                        "aclrtSubscribeReport first", found->id);
-        case Served::HostFunctions:
-            return fail(ACL_ERROR_RT_STREAM_SUBSCRIBE, "aclrtLaunchCallback: stream %d is in use by aclrtLaunchHostFunc",
+            return fail(ACL_ERROR_RT_STREAM_NO_CB_REG,
+                        "aclrtLaunchCallback: no thread is subscribed to stream %d; call "
+                        "aclrtSubscribeReport first",
                         found->id);
+        case Served::HostFunctions:
+            return fail(ACL_ERROR_RT_STREAM_SUBSCRIBE,
+                        "aclrtLaunchCallback: stream %d is in use by aclrtLaunchHostFunc", found->id);
         case Served::Thread: break;
     }
     return launch(*found, "callback", fn, userData, blockType == ACL_CALLBACK_BLOCK);
@@ -105,8 +110,10 @@ ACL_EXPORT aclError aclrtLaunchCallback(aclrtCallback fn, void *userData, aclrtC
 ACL_EXPORT aclError aclrtProcessReport(int32_t timeout) {
     ACL_ENTER(aclrtProcessReport);
     if (timeout == 0 || timeout < -1) {
-        return fail(ACL_ERROR_INVALID_PARAM, "aclrtProcessReport: timeout %d ms; use -1 to wait for ever, or a positive "
-                    "number. There is no way to poll", timeout);
+        return fail(ACL_ERROR_INVALID_PARAM,
+                    "aclrtProcessReport: timeout %d ms; use -1 to wait for ever, or a positive "
+                    "number. There is no way to poll",
+                    timeout);
     }
     return process_report(timeout);
 }

@@ -8,7 +8,8 @@ using namespace aclsim;
 namespace {
 
 aclError unsupported(const char *function) {
-    return fail(ACL_ERROR_API_NOT_SUPPORT, "%s: the simulator has no graph capture; launch the tasks directly", function);
+    return fail(ACL_ERROR_API_NOT_SUPPORT,
+                "%s: the simulator has no graph capture; launch the tasks directly", function);
 }
 
 }  // namespace

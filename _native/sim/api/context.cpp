@@ -33,12 +33,14 @@ ACL_EXPORT aclError aclrtDestroyContext(aclrtContext context) {
 ACL_EXPORT aclError aclrtSetCurrentContext(aclrtContext context) {
     ACL_ENTER(aclrtSetCurrentContext);
     if (context == nullptr) {
-        return fail(ACL_ERROR_INVALID_PARAM, "aclrtSetCurrentContext: context is NULL; a thread's context can be "
+        return fail(ACL_ERROR_INVALID_PARAM,
+                    "aclrtSetCurrentContext: context is NULL; a thread's context can be "
                     "replaced but not removed");
     }
     const Context *found = context_table().find(context);
     if (found == nullptr) {
-        return fail(ACL_ERROR_RT_PARAM_INVALID, "aclrtSetCurrentContext: %p is no context, or was destroyed", context);
+        return fail(ACL_ERROR_RT_PARAM_INVALID, "aclrtSetCurrentContext: %p is no context, or was destroyed",
+                    context);
     }
     set_current_context(found);
     return 0;

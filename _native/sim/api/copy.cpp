@@ -26,7 +26,8 @@ aclError check_copy(const char *function, const void *dst, size_t dst_max, const
         return fail(ACL_ERROR_INVALID_PARAM, "%s: %s is NULL", function, dst == nullptr ? "dst" : "src");
     }
     if (count > dst_max) {
-        return fail(ACL_ERROR_RT_PARAM_INVALID, "%s: %zu bytes do not fit into the %zu of dst", function, count, dst_max);
+        return fail(ACL_ERROR_RT_PARAM_INVALID, "%s: %zu bytes do not fit into the %zu of dst", function,
+                    count, dst_max);
     }
     *nothing = dst == src;
     return 0;
@@ -59,8 +60,10 @@ aclError plan_memset(const char *function, void *p, size_t max, size_t count, in
     }
     const Place place = classify(p, count);
     if (place.where == Where::Pageable || !place.whole) {
-        return fail(ACL_ERROR_RT_PARAM_INVALID, "%s: %zu bytes from %p are not inside one live allocation of aclrtMalloc "
-                    "or aclrtMallocHost", function, count, p);
+        return fail(ACL_ERROR_RT_PARAM_INVALID,
+                    "%s: %zu bytes from %p are not inside one live allocation of aclrtMalloc "
+                    "or aclrtMallocHost",
+                    function, count, p);
     }
     entry->op = Op::Set;
     entry->kind = "memset";
@@ -77,14 +80,16 @@ aclError plan_memset(const char *function, void *p, size_t max, size_t count, in
 
 extern "C" {
 
-ACL_EXPORT aclError aclrtMemcpy(void *dst, size_t destMax, const void *src, size_t count, aclrtMemcpyKind kind) {
+ACL_EXPORT aclError aclrtMemcpy(void *dst, size_t destMax, const void *src, size_t count,
+                                aclrtMemcpyKind kind) {
     ACL_ENTER(aclrtMemcpy);
     Context *context = nullptr;
     if (aclError code = working_context(&context)) {
         return code;
     }
     if (kind == ACL_MEMCPY_INNER_DEVICE_TO_DEVICE || kind == ACL_MEMCPY_INTER_DEVICE_TO_DEVICE) {
-        return fail(ACL_ERROR_INVALID_PARAM, "aclrtMemcpy: kind %d is not for this call; use DEVICE_TO_DEVICE (3)",
+        return fail(ACL_ERROR_INVALID_PARAM,
+                    "aclrtMemcpy: kind %d is not for this call; use DEVICE_TO_DEVICE (3)",
                     static_cast<int>(kind));
     }
     bool nothing = false;
@@ -101,8 +106,8 @@ ACL_EXPORT aclError aclrtMemcpy(void *dst, size_t destMax, const void *src, size
     return run_entry(*context, copy_entry(dst, src, count, plan));
 }
 
-ACL_EXPORT aclError aclrtMemcpyAsync(void *dst, size_t destMax, const void *src, size_t count, aclrtMemcpyKind kind,
-                                     aclrtStream stream) {
+ACL_EXPORT aclError aclrtMemcpyAsync(void *dst, size_t destMax, const void *src, size_t count,
+                                     aclrtMemcpyKind kind, aclrtStream stream) {
     ACL_ENTER(aclrtMemcpyAsync);
     Stream *found = nullptr;
     if (aclError code = resolve_stream(stream, &found)) {
@@ -120,7 +125,8 @@ ACL_EXPORT aclError aclrtMemcpyAsync(void *dst, size_t destMax, const void *src,
         return code;
     }
     if (plan.unit == Unit::None) {
-        return fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, "aclrtMemcpyAsync does not copy from host to host; use memcpy");
+        return fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
+                    "aclrtMemcpyAsync does not copy from host to host; use memcpy");
     }
     if (kind == ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE && plan.unit == Unit::CopyIn) {
         return copy_staged(*found, dst, src, count, plan);
@@ -145,7 +151,8 @@ ACL_EXPORT aclError aclrtMemset(void *devPtr, size_t maxCount, int32_t value, si
     return run_entry(*context, entry);
 }
 
-ACL_EXPORT aclError aclrtMemsetAsync(void *devPtr, size_t maxCount, int32_t value, size_t count, aclrtStream stream) {
+ACL_EXPORT aclError aclrtMemsetAsync(void *devPtr, size_t maxCount, int32_t value, size_t count,
+                                     aclrtStream stream) {
     ACL_ENTER(aclrtMemsetAsync);
     Stream *found = nullptr;
     if (aclError code = resolve_stream(stream, &found)) {

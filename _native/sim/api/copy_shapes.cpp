@@ -54,23 +54,27 @@ Task rows_task(void *dst, const void *src, const Rows &rows, const CopyPlan &pla
     });
 }
 
-aclError check_rows(const char *function, const void *dst, const void *src, const Rows &rows, aclrtMemcpyKind kind) {
+aclError check_rows(const char *function, const void *dst, const void *src, const Rows &rows,
+                    aclrtMemcpyKind kind) {
     constexpr size_t widest = 5000000;
     constexpr size_t tallest = 5242880;
-    if (kind != ACL_MEMCPY_HOST_TO_DEVICE && kind != ACL_MEMCPY_DEVICE_TO_HOST && kind != ACL_MEMCPY_DEVICE_TO_DEVICE) {
-        return fail(ACL_ERROR_INVALID_PARAM, "%s: kind %d; only HOST_TO_DEVICE 1, DEVICE_TO_HOST 2 and DEVICE_TO_DEVICE "
-                    "3 are possible", function, static_cast<int>(kind));
+    if (kind != ACL_MEMCPY_HOST_TO_DEVICE && kind != ACL_MEMCPY_DEVICE_TO_HOST &&
+        kind != ACL_MEMCPY_DEVICE_TO_DEVICE) {
+        return fail(ACL_ERROR_INVALID_PARAM,
+                    "%s: kind %d; only HOST_TO_DEVICE 1, DEVICE_TO_HOST 2 and DEVICE_TO_DEVICE "
+                    "3 are possible",
+                    function, static_cast<int>(kind));
     }
     if (dst == nullptr || src == nullptr) {
         return fail(ACL_ERROR_INVALID_PARAM, "%s: %s is NULL", function, dst == nullptr ? "dst" : "src");
     }
     if (rows.width > rows.dst_pitch || rows.width > rows.src_pitch) {
-        return fail(ACL_ERROR_RT_PARAM_INVALID, "%s: width %zu is more than a pitch (dst %zu, src %zu)", function,
-                    rows.width, rows.dst_pitch, rows.src_pitch);
+        return fail(ACL_ERROR_RT_PARAM_INVALID, "%s: width %zu is more than a pitch (dst %zu, src %zu)",
+                    function, rows.width, rows.dst_pitch, rows.src_pitch);
     }
     if (rows.width > widest || rows.height > tallest) {
-        return fail(ACL_ERROR_RT_PARAM_INVALID, "%s: %zu x %zu is more than %zu x %zu", function, rows.width, rows.height,
-                    widest, tallest);
+        return fail(ACL_ERROR_RT_PARAM_INVALID, "%s: %zu x %zu is more than %zu x %zu", function, rows.width,
+                    rows.height, widest, tallest);
     }
     return 0;
 }
@@ -100,16 +104,19 @@ bool matches(const aclrtMemLocation &location, Where where) {
     }
 }
 
-aclError plan_batch(const char *function, const Batch &batch, std::vector<Strip> *strips, size_t *fail_index) {
+aclError plan_batch(const char *function, const Batch &batch, std::vector<Strip> *strips,
+                    size_t *fail_index) {
     *fail_index = SIZE_MAX;
-    if (batch.dsts == nullptr || batch.dst_maxs == nullptr || batch.srcs == nullptr || batch.sizes == nullptr ||
-        batch.attributes == nullptr || batch.first_of_attribute == nullptr) {
+    if (batch.dsts == nullptr || batch.dst_maxs == nullptr || batch.srcs == nullptr ||
+        batch.sizes == nullptr || batch.attributes == nullptr || batch.first_of_attribute == nullptr) {
         return fail(ACL_ERROR_INVALID_PARAM, "%s: an array is NULL", function);
     }
     if (batch.count == 0 || batch.attribute_count == 0 || batch.attribute_count > batch.count ||
         batch.first_of_attribute[0] != 0) {
-        return fail(ACL_ERROR_RT_PARAM_INVALID, "%s: %zu copies with %zu attributes; there must be at least one of each, "
-                    "and the first attribute begins at copy 0", function, batch.count, batch.attribute_count);
+        return fail(ACL_ERROR_RT_PARAM_INVALID,
+                    "%s: %zu copies with %zu attributes; there must be at least one of each, "
+                    "and the first attribute begins at copy 0",
+                    function, batch.count, batch.attribute_count);
     }
     size_t attribute = 0;
     for (size_t i = 0; i < batch.count; ++i) {
@@ -118,19 +125,22 @@ aclError plan_batch(const char *function, const Batch &batch, std::vector<Strip>
         }
         *fail_index = i;
         Strip strip{batch.dsts[i], batch.srcs[i], batch.sizes[i], CopyPlan{}};
-        if (strip.dst == nullptr || strip.src == nullptr || strip.bytes == 0 || strip.bytes > batch.dst_maxs[i]) {
-            return fail(ACL_ERROR_RT_PARAM_INVALID, "%s: copy %zu: %zu bytes from %p to %p, which holds %zu", function, i,
-                        strip.bytes, strip.src, strip.dst, batch.dst_maxs[i]);
+        if (strip.dst == nullptr || strip.src == nullptr || strip.bytes == 0 ||
+            strip.bytes > batch.dst_maxs[i]) {
+            return fail(ACL_ERROR_RT_PARAM_INVALID, "%s: copy %zu: %zu bytes from %p to %p, which holds %zu",
+                        function, i, strip.bytes, strip.src, strip.dst, batch.dst_maxs[i]);
         }
-        if (aclError code = plan_copy(function, strip.dst, strip.bytes, strip.src, strip.bytes, ACL_MEMCPY_DEFAULT,
-                                      &strip.plan)) {
+        if (aclError code = plan_copy(function, strip.dst, strip.bytes, strip.src, strip.bytes,
+                                      ACL_MEMCPY_DEFAULT, &strip.plan)) {
             return code;
         }
         const aclrtMemcpyBatchAttr &where = batch.attributes[attribute];
         if ((strip.plan.unit != Unit::CopyIn && strip.plan.unit != Unit::CopyOut) ||
             !matches(where.dstLoc, strip.plan.dst) || !matches(where.srcLoc, strip.plan.src)) {
-            return fail(ACL_ERROR_RT_PARAM_INVALID, "%s: copy %zu is a %s; batches copy between host and device, in the "
-                        "direction their attribute says", function, i, strip.plan.kind);
+            return fail(ACL_ERROR_RT_PARAM_INVALID,
+                        "%s: copy %zu is a %s; batches copy between host and device, in the "
+                        "direction their attribute says",
+                        function, i, strip.plan.kind);
         }
         strips->push_back(strip);
     }
@@ -181,7 +191,8 @@ aclError batch_now(const char *function, const Batch &batch, size_t *fail_index)
     if (aclError code = plan_batch(function, batch, &strips, fail_index)) {
         return code;
     }
-    return each_direction(strips, [context](Task &&task, bool) { return run_blocking(*context, std::move(task)); });
+    return each_direction(strips,
+                          [context](Task &&task, bool) { return run_blocking(*context, std::move(task)); });
 }
 
 aclError batch_async(const char *function, const Batch &batch, size_t *fail_index, aclrtStream stream) {
@@ -193,15 +204,16 @@ aclError batch_async(const char *function, const Batch &batch, size_t *fail_inde
     if (aclError code = plan_batch(function, batch, &strips, fail_index)) {
         return code;
     }
-    return each_direction(strips, [found](Task &&task, bool pageable) { return launch(*found, std::move(task), pageable); });
+    return each_direction(
+        strips, [found](Task &&task, bool pageable) { return launch(*found, std::move(task), pageable); });
 }
 
 }  // namespace
 
 extern "C" {
 
-ACL_EXPORT aclError aclrtMemcpy2d(void *dst, size_t dpitch, const void *src, size_t spitch, size_t width, size_t height,
-                                  aclrtMemcpyKind kind) {
+ACL_EXPORT aclError aclrtMemcpy2d(void *dst, size_t dpitch, const void *src, size_t spitch, size_t width,
+                                  size_t height, aclrtMemcpyKind kind) {
     ACL_ENTER(aclrtMemcpy2d);
     const Rows rows{dpitch, spitch, width, height};
     Context *context = nullptr;
@@ -236,49 +248,55 @@ ACL_EXPORT aclError aclrtMemcpy2dAsync(void *dst, size_t dpitch, const void *src
         return 0;
     }
     CopyPlan plan;
-    if (aclError code = plan_copy("aclrtMemcpy2dAsync", dst, rows.dst_span(), src, rows.src_span(), kind, &plan)) {
+    if (aclError code =
+            plan_copy("aclrtMemcpy2dAsync", dst, rows.dst_span(), src, rows.src_span(), kind, &plan)) {
         return code;
     }
     return launch(*found, rows_task(dst, src, rows, plan), plan.pageable());
 }
 
-ACL_EXPORT aclError aclrtMemcpyBatch(void **dsts, size_t *destMaxs, void **srcs, size_t *sizes, size_t numBatches,
-                                     aclrtMemcpyBatchAttr *attrs, size_t *attrsIndexes, size_t numAttrs,
-                                     size_t *failIndex) {
+ACL_EXPORT aclError aclrtMemcpyBatch(void **dsts, size_t *destMaxs, void **srcs, size_t *sizes,
+                                     size_t numBatches, aclrtMemcpyBatchAttr *attrs, size_t *attrsIndexes,
+                                     size_t numAttrs, size_t *failIndex) {
     ACL_ENTER(aclrtMemcpyBatch);
     if (failIndex == nullptr) {
         return fail(ACL_ERROR_INVALID_PARAM, "aclrtMemcpyBatch: failIndex is NULL");
     }
-    return batch_now("aclrtMemcpyBatch", Batch{dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, numAttrs},
+    return batch_now("aclrtMemcpyBatch",
+                     Batch{dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, numAttrs},
                      failIndex);
 }
 
-ACL_EXPORT aclError aclrtMemcpyBatchV2(void **dsts, size_t *destMaxs, void **srcs, size_t *sizes, size_t numBatches,
-                                       aclrtMemcpyBatchAttr *attrs, size_t *attrsIndexes, size_t numAttrs) {
+ACL_EXPORT aclError aclrtMemcpyBatchV2(void **dsts, size_t *destMaxs, void **srcs, size_t *sizes,
+                                       size_t numBatches, aclrtMemcpyBatchAttr *attrs, size_t *attrsIndexes,
+                                       size_t numAttrs) {
     ACL_ENTER(aclrtMemcpyBatchV2);
     size_t ignored = 0;
-    return batch_now("aclrtMemcpyBatchV2", Batch{dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, numAttrs},
-                     &ignored);
+    return batch_now("aclrtMemcpyBatchV2",
+                     Batch{dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, numAttrs}, &ignored);
 }
 
-ACL_EXPORT aclError aclrtMemcpyBatchAsync(void **dsts, size_t *destMaxs, void **srcs, size_t *sizes, size_t numBatches,
-                                          aclrtMemcpyBatchAttr *attrs, size_t *attrsIndexes, size_t numAttrs,
-                                          size_t *failIndex, aclrtStream stream) {
+ACL_EXPORT aclError aclrtMemcpyBatchAsync(void **dsts, size_t *destMaxs, void **srcs, size_t *sizes,
+                                          size_t numBatches, aclrtMemcpyBatchAttr *attrs,
+                                          size_t *attrsIndexes, size_t numAttrs, size_t *failIndex,
+                                          aclrtStream stream) {
     ACL_ENTER(aclrtMemcpyBatchAsync);
     if (failIndex == nullptr) {
         return fail(ACL_ERROR_INVALID_PARAM, "aclrtMemcpyBatchAsync: failIndex is NULL");
     }
     return batch_async("aclrtMemcpyBatchAsync",
-                       Batch{dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, numAttrs}, failIndex, stream);
+                       Batch{dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, numAttrs},
+                       failIndex, stream);
 }
 
 ACL_EXPORT aclError aclrtMemcpyBatchAsyncV2(void **dsts, size_t *destMaxs, void **srcs, size_t *sizes,
-                                            size_t numBatches, aclrtMemcpyBatchAttr *attrs, size_t *attrsIndexes,
-                                            size_t numAttrs, aclrtStream stream) {
+                                            size_t numBatches, aclrtMemcpyBatchAttr *attrs,
+                                            size_t *attrsIndexes, size_t numAttrs, aclrtStream stream) {
     ACL_ENTER(aclrtMemcpyBatchAsyncV2);
     size_t ignored = 0;
     return batch_async("aclrtMemcpyBatchAsyncV2",
-                       Batch{dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, numAttrs}, &ignored, stream);
+                       Batch{dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, numAttrs},
+                       &ignored, stream);
 }
 
 }  // extern "C"

@@ -15,8 +15,8 @@ using namespace aclsim;
 
 namespace {
 
-// Waits for all streams of the current context under its stream-list lock, as the real runtime does: creating and
-// destroying streams of the context elsewhere waits meanwhile.
+// Waits for all streams of the current context under its stream-list lock, as the real runtime does: creating
+// and destroying streams of the context elsewhere waits meanwhile.
 aclError synchronize_context(const char *function, int32_t timeout_ms) {
     Context *context = nullptr;
     if (aclError code = working_context(&context)) {
@@ -53,8 +53,9 @@ aclError synchronize_context(const char *function, int32_t timeout_ms) {
 aclError check_timeout(const char *function, int32_t timeout_ms) {
     return timeout_ms > 0 || timeout_ms == -1
                ? 0
-               : fail(ACL_ERROR_RT_PARAM_INVALID, "%s: timeout %d ms; use -1 to wait for ever, or a positive number",
-                      function, timeout_ms);
+               : fail(ACL_ERROR_RT_PARAM_INVALID,
+                      "%s: timeout %d ms; use -1 to wait for ever, or a positive number", function,
+                      timeout_ms);
 }
 
 }  // namespace
@@ -131,7 +132,8 @@ ACL_EXPORT aclError aclrtQueryDeviceStatus(int32_t deviceId, aclrtDeviceStatus *
     if (device == nullptr) {
         return invalid_device(deviceId);
     }
-    *deviceStatus = device->fault_seen.load() != 0 ? ACL_RT_DEVICE_STATUS_ABNORMAL : ACL_RT_DEVICE_STATUS_NORMAL;
+    *deviceStatus =
+        device->fault_seen.load() != 0 ? ACL_RT_DEVICE_STATUS_ABNORMAL : ACL_RT_DEVICE_STATUS_NORMAL;
     return 0;
 }
 
@@ -143,7 +145,8 @@ ACL_EXPORT aclError aclrtDeviceTaskAbort(int32_t deviceId, uint32_t timeout) {
         return invalid_device(deviceId);
     }
     if (timeout > longest_ms) {
-        return fail(ACL_ERROR_RT_PARAM_INVALID, "aclrtDeviceTaskAbort: timeout %u ms is more than 36 minutes", timeout);
+        return fail(ACL_ERROR_RT_PARAM_INVALID, "aclrtDeviceTaskAbort: timeout %u ms is more than 36 minutes",
+                    timeout);
     }
     Lock lock(device->mutex);
     if (device->fault() != 0) {
@@ -163,15 +166,17 @@ ACL_EXPORT aclError aclrtDeviceTaskAbort(int32_t deviceId, uint32_t timeout) {
     device->task_abort = 0;
     lock.unlock();
     return ended ? 0
-                 : fail(ACL_ERROR_RT_WAIT_TIMEOUT, "aclrtDeviceTaskAbort: a running task of device %d does not end",
-                        deviceId);
+                 : fail(ACL_ERROR_RT_WAIT_TIMEOUT,
+                        "aclrtDeviceTaskAbort: a running task of device %d does not end", deviceId);
 }
 
 ACL_EXPORT aclError aclrtDeviceCanAccessPeer(int32_t *canAccessPeer, int32_t deviceId, int32_t peerDeviceId) {
     ACL_ENTER(aclrtDeviceCanAccessPeer);
     if (canAccessPeer == nullptr || deviceId == peerDeviceId) {
-        return fail(ACL_ERROR_INVALID_PARAM, "aclrtDeviceCanAccessPeer(%d, %d): needs an output pointer and two "
-                    "different devices", deviceId, peerDeviceId);
+        return fail(ACL_ERROR_INVALID_PARAM,
+                    "aclrtDeviceCanAccessPeer(%d, %d): needs an output pointer and two "
+                    "different devices",
+                    deviceId, peerDeviceId);
     }
     if (device_at(deviceId) == nullptr || device_at(peerDeviceId) == nullptr) {
         return invalid_device(device_at(deviceId) == nullptr ? deviceId : peerDeviceId);
@@ -183,7 +188,8 @@ ACL_EXPORT aclError aclrtDeviceCanAccessPeer(int32_t *canAccessPeer, int32_t dev
 ACL_EXPORT aclError aclrtDeviceEnablePeerAccess(int32_t peerDeviceId, uint32_t flags) {
     ACL_ENTER(aclrtDeviceEnablePeerAccess);
     if (flags != 0) {
-        return fail(ACL_ERROR_FEATURE_UNSUPPORTED, "aclrtDeviceEnablePeerAccess: flags %u; only 0 is possible", flags);
+        return fail(ACL_ERROR_FEATURE_UNSUPPORTED,
+                    "aclrtDeviceEnablePeerAccess: flags %u; only 0 is possible", flags);
     }
     return change_peer_access(peerDeviceId, true);
 }

@@ -9,9 +9,10 @@ using namespace aclsim;
 namespace {
 
 aclError check_level(aclrtLastErrLevel level, const char *function) {
-    return level == ACL_RT_THREAD_LEVEL ? 0
-                                        : fail(ACL_ERROR_INVALID_PARAM, "%s: level %d is not ACL_RT_THREAD_LEVEL (0)",
-                                               function, static_cast<int>(level));
+    return level == ACL_RT_THREAD_LEVEL
+               ? 0
+               : fail(ACL_ERROR_INVALID_PARAM, "%s: level %d is not ACL_RT_THREAD_LEVEL (0)", function,
+                      static_cast<int>(level));
 }
 
 }  // namespace

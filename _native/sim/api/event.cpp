@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Creating, recording and waiting for events. The three ways of creating one differ in what the event means:
-// legacy and Ex events capture a record, events created with flags are a latch that stays set until it is reset.
+// legacy and Ex events capture a record, events created with flags are a latch that stays set until it is
+// reset.
 #include <chrono>
 
 #include "core/context.h"
@@ -26,8 +27,10 @@ aclError create_event(const char *function, aclrtEvent *out, EventKind kind, uin
         return fail(ACL_ERROR_INVALID_PARAM, "%s: event is NULL", function);
     }
     if (kind != EventKind::Legacy && !valid_flags(flags, kind == EventKind::Ex)) {
-        return fail(ACL_ERROR_RT_PARAM_INVALID, "%s: flag 0x%x; combine SYNC 1, CAPTURE_STREAM_PROGRESS 2 and TIME_LINE "
-                    "8, or give one of the others alone", function, flags);
+        return fail(ACL_ERROR_RT_PARAM_INVALID,
+                    "%s: flag 0x%x; combine SYNC 1, CAPTURE_STREAM_PROGRESS 2 and TIME_LINE "
+                    "8, or give one of the others alone",
+                    function, flags);
     }
     Context *context = nullptr;
     if (aclError code = working_context(&context)) {
@@ -64,7 +67,8 @@ aclError create_event(const char *function, aclrtEvent *out, EventKind kind, uin
     return 0;
 }
 
-// The event id a record occupies from now until it and its waits are through. Waits for one as the real runtime does.
+// The event id a record occupies from now until it and its waits are through. Waits for one as the real
+// runtime does.
 aclError take_record_id(Lock &lock, Device &device, const Stream &stream) {
     constexpr int32_t limit_ms = 1000;
     aclError code = device.take_event_id(nullptr);
@@ -89,8 +93,8 @@ aclError record_event(const char *function, aclrtEvent handle, aclrtStream strea
         return code;
     }
     if (event->device != stream->device) {
-        return fail(ACL_ERROR_RT_PARAM_INVALID, "%s: the event belongs to device %d, the stream to device %d", function,
-                    event->device->id, stream->device->id);
+        return fail(ACL_ERROR_RT_PARAM_INVALID, "%s: the event belongs to device %d, the stream to device %d",
+                    function, event->device->id, stream->device->id);
     }
     Device &device = *stream->device;
     Lock lock(device.mutex);
@@ -160,12 +164,16 @@ aclError wait_event(const char *function, aclrtStream stream_handle, aclrtEvent 
         return code;
     }
     if (event->device != stream->device) {
-        return fail(ACL_ERROR_RT_PARAM_INVALID, "%s: the event belongs to device %d, the stream to device %d; streams "
-                    "wait for events of their own device", function, event->device->id, stream->device->id);
+        return fail(ACL_ERROR_RT_PARAM_INVALID,
+                    "%s: the event belongs to device %d, the stream to device %d; streams "
+                    "wait for events of their own device",
+                    function, event->device->id, stream->device->id);
     }
     if ((event->flags & ACL_EVENT_SYNC) == 0) {
-        return fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, "%s: the event was created without ACL_EVENT_SYNC (flags 0x%x), so "
-                    "no stream can wait for it", function, event->flags);
+        return fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
+                    "%s: the event was created without ACL_EVENT_SYNC (flags 0x%x), so "
+                    "no stream can wait for it",
+                    function, event->flags);
     }
     Device &device = *stream->device;
     Lock lock(device.mutex);
@@ -188,8 +196,10 @@ aclError wait_event(const char *function, aclrtStream stream_handle, aclrtEvent 
     }
     lock.unlock();
     if (code == ACL_ERROR_RT_PARAM_INVALID) {
-        return fail(code, "%s: the event was never recorded; record it first, or create it with "
-                    "aclrtCreateEventExWithFlag", function);
+        return fail(code,
+                    "%s: the event was never recorded; record it first, or create it with "
+                    "aclrtCreateEventExWithFlag",
+                    function);
     }
     return code == 0 ? 0 : fail(code, "%s: %s", function, explain_blocked(code));
 }
@@ -242,8 +252,10 @@ ACL_EXPORT aclError aclrtRecordEvent(aclrtEvent event, aclrtStream stream) {
 ACL_EXPORT aclError aclrtRecordEventWithFlag(aclrtEvent event, aclrtStream stream, uint32_t flag) {
     ACL_ENTER(aclrtRecordEventWithFlag);
     if (flag != ACL_EVENT_RECORD_DEFAULT) {
-        return fail(ACL_ERROR_RT_PARAM_INVALID, "aclrtRecordEventWithFlag: flag %u; EXTERNAL records exist only inside "
-                    "graph capture, which the simulator does not have. Use 0", flag);
+        return fail(ACL_ERROR_RT_PARAM_INVALID,
+                    "aclrtRecordEventWithFlag: flag %u; EXTERNAL records exist only inside "
+                    "graph capture, which the simulator does not have. Use 0",
+                    flag);
     }
     return record_event("aclrtRecordEventWithFlag", event, stream);
 }
@@ -256,16 +268,20 @@ ACL_EXPORT aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event) {
 ACL_EXPORT aclError aclrtStreamWaitEventWithTimeout(aclrtStream stream, aclrtEvent event, int32_t timeout) {
     ACL_ENTER(aclrtStreamWaitEventWithTimeout);
     if (timeout < 0) {
-        return fail(ACL_ERROR_RT_PARAM_INVALID, "aclrtStreamWaitEventWithTimeout: timeout %d s; 0 waits for ever", timeout);
+        return fail(ACL_ERROR_RT_PARAM_INVALID,
+                    "aclrtStreamWaitEventWithTimeout: timeout %d s; 0 waits for ever", timeout);
     }
     return wait_event("aclrtStreamWaitEventWithTimeout", stream, event, static_cast<uint64_t>(timeout));
 }
 
-ACL_EXPORT aclError aclrtStreamWaitEventWithFlag(aclrtStream stream, aclrtEvent event, uint32_t timeout, uint32_t flag) {
+ACL_EXPORT aclError aclrtStreamWaitEventWithFlag(aclrtStream stream, aclrtEvent event, uint32_t timeout,
+                                                 uint32_t flag) {
     ACL_ENTER(aclrtStreamWaitEventWithFlag);
     if (flag != ACL_EVENT_WAIT_DEFAULT) {
-        return fail(ACL_ERROR_RT_PARAM_INVALID, "aclrtStreamWaitEventWithFlag: flag %u; EXTERNAL waits exist only inside "
-                    "graph capture, which the simulator does not have. Use 0", flag);
+        return fail(ACL_ERROR_RT_PARAM_INVALID,
+                    "aclrtStreamWaitEventWithFlag: flag %u; EXTERNAL waits exist only inside "
+                    "graph capture, which the simulator does not have. Use 0",
+                    flag);
     }
     return wait_event("aclrtStreamWaitEventWithFlag", stream, event, timeout);
 }
@@ -281,7 +297,8 @@ ACL_EXPORT aclError aclrtResetEvent(aclrtEvent event, aclrtStream stream) {
         return code;
     }
     if (found->kind != EventKind::Flagged) {
-        return fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, "aclrtResetEvent: only events of aclrtCreateEventWithFlag stay set "
+        return fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
+                    "aclrtResetEvent: only events of aclrtCreateEventWithFlag stay set "
                     "and need a reset");
     }
     Device &device = *found_stream->device;

@@ -13,7 +13,8 @@ aclError find_event(aclrtEvent handle, Event **out) {
         return fail(ACL_ERROR_INVALID_PARAM, "the event is NULL");
     }
     *out = event_table().find(handle);
-    return *out != nullptr ? 0 : fail(ACL_ERROR_RT_INVALID_HANDLE, "%p is no event, or was destroyed", handle);
+    return *out != nullptr ? 0
+                           : fail(ACL_ERROR_RT_INVALID_HANDLE, "%p is no event, or was destroyed", handle);
 }
 
 }  // namespace aclsim
@@ -89,12 +90,12 @@ aclError check_stamp(const char *function, const Stamp &stamp, const char *which
         return fail(ACL_ERROR_RT_INTERNAL_ERROR, "%s: the %sevent was never recorded", function, which);
     }
     if (!stamp.timed) {
-        return fail(ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID, "%s: the %sevent was created without ACL_EVENT_TIME_LINE",
-                    function, which);
+        return fail(ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID,
+                    "%s: the %sevent was created without ACL_EVENT_TIME_LINE", function, which);
     }
     if (!stamp.done) {
-        return fail(ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID, "%s: the %sevent is not complete yet; synchronise it first",
-                    function, which);
+        return fail(ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID,
+                    "%s: the %sevent is not complete yet; synchronise it first", function, which);
     }
     return 0;
 }
@@ -113,7 +114,8 @@ ACL_EXPORT aclError aclrtQueryEvent(aclrtEvent event, aclrtEventStatus *status) 
         return code;
     }
     if (found->kind == EventKind::Ex) {
-        return fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, "aclrtQueryEvent does not take events of "
+        return fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
+                    "aclrtQueryEvent does not take events of "
                     "aclrtCreateEventExWithFlag; use aclrtQueryEventStatus (its values are reversed)");
     }
     Lock lock(found->device->mutex);
@@ -153,7 +155,8 @@ ACL_EXPORT aclError aclrtQueryEventWaitStatus(aclrtEvent event, aclrtEventWaitSt
         return code;
     }
     if (found->kind != EventKind::Flagged || (found->flags & ACL_EVENT_SYNC) == 0) {
-        return fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, "aclrtQueryEventWaitStatus: only events of aclrtCreateEventWithFlag "
+        return fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
+                    "aclrtQueryEventWaitStatus: only events of aclrtCreateEventWithFlag "
                     "with ACL_EVENT_SYNC keep track of waits");
     }
     Lock lock(found->device->mutex);
@@ -174,8 +177,10 @@ ACL_EXPORT aclError aclrtSynchronizeEvent(aclrtEvent event) {
 ACL_EXPORT aclError aclrtSynchronizeEventWithTimeout(aclrtEvent event, int32_t timeout) {
     ACL_ENTER(aclrtSynchronizeEventWithTimeout);
     if (timeout != -1 && timeout <= 0) {
-        return fail(ACL_ERROR_RT_PARAM_INVALID, "aclrtSynchronizeEventWithTimeout: timeout %d ms; use -1 to wait for "
-                    "ever, or a positive number", timeout);
+        return fail(ACL_ERROR_RT_PARAM_INVALID,
+                    "aclrtSynchronizeEventWithTimeout: timeout %d ms; use -1 to wait for "
+                    "ever, or a positive number",
+                    timeout);
     }
     return synchronize_event("aclrtSynchronizeEventWithTimeout", event, timeout);
 }
@@ -190,12 +195,14 @@ ACL_EXPORT aclError aclrtEventElapsedTime(float *ms, aclrtEvent startEvent, aclr
         if (aclError code = read_stamp(handle, stamp)) {
             return code;
         }
-        if (aclError code = check_stamp("aclrtEventElapsedTime", *stamp, stamp == &start ? "start " : "end ")) {
+        if (aclError code =
+                check_stamp("aclrtEventElapsedTime", *stamp, stamp == &start ? "start " : "end ")) {
             return code;
         }
     }
     if (end.ns < start.ns) {
-        return fail(ACL_ERROR_RT_EVENT_TIMESTAMP_REVERSAL, "aclrtEventElapsedTime: the end event was recorded before the "
+        return fail(ACL_ERROR_RT_EVENT_TIMESTAMP_REVERSAL,
+                    "aclrtEventElapsedTime: the end event was recorded before the "
                     "start event");
     }
     *ms = static_cast<float>(static_cast<double>(end.ns - start.ns) / 1e6);
@@ -228,7 +235,8 @@ ACL_EXPORT aclError aclrtGetEventId(aclrtEvent event, uint32_t *eventId) {
         return code;
     }
     if (found->id < 0) {
-        return fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, "aclrtGetEventId: only events of aclrtCreateEventWithFlag with "
+        return fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
+                    "aclrtGetEventId: only events of aclrtCreateEventWithFlag with "
                     "ACL_EVENT_SYNC have an id of their own");
     }
     *eventId = static_cast<uint32_t>(found->id);

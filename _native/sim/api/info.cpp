@@ -29,23 +29,27 @@ ACL_EXPORT aclError aclrtGetDeviceInfo(uint32_t deviceId, aclrtDevAttr attr, int
         case ACL_DEV_ATTR_AICORE_CORE_NUM:
         case ACL_DEV_ATTR_CUBE_CORE_NUM:
         case ACL_DEV_ATTR_VECTOR_CORE_NUM: *value = device->profile().ai_cores; return 0;
-        case ACL_DEV_ATTR_TOTAL_GLOBAL_MEM_SIZE: *value = static_cast<int64_t>(memory_use(device->id).total); return 0;
+        case ACL_DEV_ATTR_TOTAL_GLOBAL_MEM_SIZE:
+            *value = static_cast<int64_t>(memory_use(device->id).total);
+            return 0;
         case ACL_DEV_ATTR_L2_CACHE_SIZE: *value = l2_bytes; return 0;
         case ACL_DEV_ATTR_PHY_CHIP_ID: *value = device->id; return 0;
         case ACL_DEV_ATTR_IS_VIRTUAL: *value = 0; return 0;
         default: break;
     }
     lock.unlock();
-    return fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, "aclrtGetDeviceInfo: the simulator does not model attribute %d",
-                static_cast<int>(attr));
+    return fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
+                "aclrtGetDeviceInfo: the simulator does not model attribute %d", static_cast<int>(attr));
 }
 
 ACL_EXPORT aclError aclGetDeviceCapability(uint32_t deviceId, aclDeviceInfo deviceInfo, int64_t *value) {
     ACL_ENTER(aclGetDeviceCapability);
     Device *device = device_at(static_cast<int32_t>(deviceId));
     if (value == nullptr || device == nullptr) {
-        return fail(ACL_ERROR_INVALID_PARAM, "aclGetDeviceCapability: device %u, value %p; needs an existing device and "
-                    "an output pointer", deviceId, static_cast<void *>(value));
+        return fail(ACL_ERROR_INVALID_PARAM,
+                    "aclGetDeviceCapability: device %u, value %p; needs an existing device and "
+                    "an output pointer",
+                    deviceId, static_cast<void *>(value));
     }
     Lock lock(device->mutex);
     switch (deviceInfo) {
@@ -62,7 +66,8 @@ ACL_EXPORT aclError aclGetDeviceCapability(uint32_t deviceId, aclDeviceInfo devi
 ACL_EXPORT aclError aclrtGetDeviceUtilizationRate(int32_t deviceId, aclrtUtilizationInfo *utilizationInfo) {
     ACL_ENTER(aclrtGetDeviceUtilizationRate);
     if (utilizationInfo == nullptr || utilizationInfo->utilizationExtend != nullptr) {
-        return fail(ACL_ERROR_INVALID_PARAM, "aclrtGetDeviceUtilizationRate: needs utilizationInfo, with "
+        return fail(ACL_ERROR_INVALID_PARAM,
+                    "aclrtGetDeviceUtilizationRate: needs utilizationInfo, with "
                     "utilizationExtend set to NULL");
     }
     Device *device = device_at(deviceId);

@@ -31,7 +31,9 @@ Library &library() {
 
 // Numbers are written as text in this file by custom.
 std::string scalar(const config::Value &value) {
-    return value.is_string() ? value.get<std::string>() : value.is_number_integer() ? value.dump() : std::string();
+    return value.is_string()           ? value.get<std::string>()
+           : value.is_number_integer() ? value.dump()
+                                       : std::string();
 }
 
 aclError apply_config(const std::string &text, const char *path) {
@@ -47,8 +49,10 @@ aclError apply_config(const std::string &text, const char *path) {
     if (root.contains("err_msg_mode")) {
         const std::string mode = scalar(root["err_msg_mode"]);
         if (mode != "0" && mode != "1") {
-            return fail(ACL_ERROR_INVALID_PARAM, "aclInit: %s: err_msg_mode '%s' is neither \"0\" (messages per thread) "
-                        "nor \"1\" (per process)", path, mode.c_str());
+            return fail(ACL_ERROR_INVALID_PARAM,
+                        "aclInit: %s: err_msg_mode '%s' is neither \"0\" (messages per thread) "
+                        "nor \"1\" (per process)",
+                        path, mode.c_str());
         }
         settings().process_messages = mode == "1";
     }
@@ -58,8 +62,9 @@ aclError apply_config(const std::string &text, const char *path) {
         int id = -1;
         char rest = 0;
         if (std::sscanf(device.c_str(), "%d%c", &id, &rest) != 1 || device_at(id) == nullptr) {
-            return fail(ACL_ERROR_INVALID_PARAM, "aclInit: %s: default_device '%s' is no device id; ids are 0 to %d",
-                        path, device.c_str(), device_count() - 1);
+            return fail(ACL_ERROR_INVALID_PARAM,
+                        "aclInit: %s: default_device '%s' is no device id; ids are 0 to %d", path,
+                        device.c_str(), device_count() - 1);
         }
         settings().default_device = id;
     }
@@ -78,8 +83,10 @@ aclError read_config(const char *path) {
         }
     }
     if (lib.configured && text != lib.config) {
-        return fail(ACL_ERROR_INVALID_PARAM, "aclInit: the configuration %s differs from the one this process started "
-                    "with; it cannot be changed", path == nullptr ? "(none)" : path);
+        return fail(ACL_ERROR_INVALID_PARAM,
+                    "aclInit: the configuration %s differs from the one this process started "
+                    "with; it cannot be changed",
+                    path == nullptr ? "(none)" : path);
     }
     if (!text.empty()) {
         if (aclError code = apply_config(text, path)) {
@@ -178,8 +185,8 @@ ACL_EXPORT aclError aclsysGetVersionStr(char *pkgName, char *versionStr) {
         return fail(ACL_ERROR_INVALID_PARAM, "aclsysGetVersionStr: a pointer is NULL");
     }
     if (std::strcmp(pkgName, "runtime") != 0 && std::strcmp(pkgName, "driver") != 0) {
-        return fail(ACL_ERROR_INVALID_PARAM, "aclsysGetVersionStr: no package '%s'; there are runtime and driver",
-                    pkgName);
+        return fail(ACL_ERROR_INVALID_PARAM,
+                    "aclsysGetVersionStr: no package '%s'; there are runtime and driver", pkgName);
     }
     std::strcpy(versionStr, "9.1.0");
     return 0;
@@ -191,8 +198,8 @@ ACL_EXPORT aclError aclsysGetVersionNum(char *pkgName, int32_t *versionNum) {
         return fail(ACL_ERROR_INVALID_PARAM, "aclsysGetVersionNum: a pointer is NULL");
     }
     if (std::strcmp(pkgName, "runtime") != 0 && std::strcmp(pkgName, "driver") != 0) {
-        return fail(ACL_ERROR_INVALID_PARAM, "aclsysGetVersionNum: no package '%s'; there are runtime and driver",
-                    pkgName);
+        return fail(ACL_ERROR_INVALID_PARAM,
+                    "aclsysGetVersionNum: no package '%s'; there are runtime and driver", pkgName);
     }
     *versionNum = 9 * 10000000 + 1 * 100000;
     return 0;

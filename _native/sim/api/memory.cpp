@@ -16,8 +16,8 @@ extern "C" aclError aclrtSynchronizeDevice();
 
 namespace {
 
-constexpr uint32_t policy_bits = ACL_MEM_TYPE_LOW_BAND_WIDTH | ACL_MEM_TYPE_HIGH_BAND_WIDTH |
-                                 ACL_MEM_ACCESS_USER_SPACE_READONLY;
+constexpr uint32_t policy_bits =
+    ACL_MEM_TYPE_LOW_BAND_WIDTH | ACL_MEM_TYPE_HIGH_BAND_WIDTH | ACL_MEM_ACCESS_USER_SPACE_READONLY;
 constexpr size_t page = 4096;
 constexpr size_t huge_page = 2u << 20;
 
@@ -33,7 +33,9 @@ aclError check_request(const char *function, const void *out, uint64_t size) {
     if (out == nullptr) {
         return fail(ACL_ERROR_INVALID_PARAM, "%s: the output pointer is NULL", function);
     }
-    return size != 0 ? 0 : fail(ACL_ERROR_INVALID_PARAM, "%s: 0 bytes wanted; an allocation has at least one", function);
+    return size != 0 ? 0
+                     : fail(ACL_ERROR_INVALID_PARAM, "%s: 0 bytes wanted; an allocation has at least one",
+                            function);
 }
 
 // Reads the attributes of an allocation; only the device id means something here.
@@ -108,7 +110,8 @@ ACL_EXPORT aclError aclrtMalloc(void **devPtr, size_t size, aclrtMemMallocPolicy
     return malloc_device("aclrtMalloc", devPtr, size, policy, nullptr);
 }
 
-ACL_EXPORT aclError aclrtMallocWithCfg(void **devPtr, size_t size, aclrtMemMallocPolicy policy, aclrtMallocConfig *cfg) {
+ACL_EXPORT aclError aclrtMallocWithCfg(void **devPtr, size_t size, aclrtMemMallocPolicy policy,
+                                       aclrtMallocConfig *cfg) {
     ACL_ENTER(aclrtMallocWithCfg);
     return malloc_device("aclrtMallocWithCfg", devPtr, size, policy, cfg);
 }
@@ -183,7 +186,8 @@ ACL_EXPORT aclError aclrtGetMemUsageInfo(int32_t deviceId, aclrtMemUsageInfo *me
                                          size_t *outputNum) {
     ACL_ENTER(aclrtGetMemUsageInfo);
     if (memUsageInfo == nullptr || outputNum == nullptr || inputNum == 0) {
-        return fail(ACL_ERROR_INVALID_PARAM, "aclrtGetMemUsageInfo: needs room for at least one entry and outputNum");
+        return fail(ACL_ERROR_INVALID_PARAM,
+                    "aclrtGetMemUsageInfo: needs room for at least one entry and outputNum");
     }
     if (device_at(deviceId) == nullptr) {
         return invalid_device(deviceId);
@@ -222,7 +226,8 @@ ACL_EXPORT aclError aclrtPointerGetAttributes(const void *ptr, aclrtPtrAttribute
 ACL_EXPORT aclError aclrtHostRegister(void *ptr, uint64_t size, aclrtHostRegisterType type, void **devPtr) {
     ACL_ENTER(aclrtHostRegister);
     if (ptr == nullptr || devPtr == nullptr || size == 0) {
-        return fail(ACL_ERROR_INVALID_PARAM, "aclrtHostRegister: needs memory, its size and an output pointer");
+        return fail(ACL_ERROR_INVALID_PARAM,
+                    "aclrtHostRegister: needs memory, its size and an output pointer");
     }
     if (type != ACL_HOST_REGISTER_MAPPED) {
         return fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, "aclrtHostRegister: type %d; only MAPPED (0) is usable",
@@ -245,12 +250,16 @@ ACL_EXPORT aclError aclrtHostRegisterV2(void *ptr, uint64_t size, uint32_t flag)
         return fail(ACL_ERROR_INVALID_PARAM, "aclrtHostRegisterV2: needs memory and its size");
     }
     if ((flag & (ACL_HOST_REG_IOMEMORY | ACL_HOST_REG_READONLY)) != 0) {
-        return fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, "aclrtHostRegisterV2: flag 0x%x; IOMEMORY and READONLY are not "
-                    "supported", flag);
+        return fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
+                    "aclrtHostRegisterV2: flag 0x%x; IOMEMORY and READONLY are not "
+                    "supported",
+                    flag);
     }
     if (flag == 0 || (flag & ~usable) != 0) {
-        return fail(ACL_ERROR_RT_PARAM_INVALID, "aclrtHostRegisterV2: flag 0x%x; combine MAPPED 0x2 and PINNED "
-                    "0x10000000", flag);
+        return fail(ACL_ERROR_RT_PARAM_INVALID,
+                    "aclrtHostRegisterV2: flag 0x%x; combine MAPPED 0x2 and PINNED "
+                    "0x10000000",
+                    flag);
     }
     return register_host(ptr, size, (flag & ACL_HOST_REG_MAPPED) != 0);
 }

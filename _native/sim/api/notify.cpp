@@ -15,10 +15,12 @@ aclError find_notify(aclrtNotify handle, Notify **out) {
         return fail(ACL_ERROR_INVALID_PARAM, "the notify is NULL");
     }
     *out = notify_table().find(handle);
-    return *out != nullptr ? 0 : fail(ACL_ERROR_RT_INVALID_HANDLE, "%p is no notify, or was destroyed", handle);
+    return *out != nullptr ? 0
+                           : fail(ACL_ERROR_RT_INVALID_HANDLE, "%p is no notify, or was destroyed", handle);
 }
 
-aclError launch(const char *function, aclrtNotify handle, aclrtStream stream_handle, Op op, uint64_t seconds) {
+aclError launch(const char *function, aclrtNotify handle, aclrtStream stream_handle, Op op,
+                uint64_t seconds) {
     Stream *stream = nullptr;
     Notify *notify = nullptr;
     if (aclError code = resolve_stream(stream_handle, &stream)) {
@@ -28,7 +30,8 @@ aclError launch(const char *function, aclrtNotify handle, aclrtStream stream_han
         return code;
     }
     if (notify->device != stream->device) {
-        return fail(ACL_ERROR_RT_PARAM_INVALID, "%s: the notify belongs to device %d, the stream to device %d", function,
+        return fail(ACL_ERROR_RT_PARAM_INVALID,
+                    "%s: the notify belongs to device %d, the stream to device %d", function,
                     notify->device->id, stream->device->id);
     }
     Entry entry;
@@ -56,7 +59,8 @@ ACL_EXPORT aclError aclrtCreateNotify(aclrtNotify *notify, uint64_t flag) {
         return fail(ACL_ERROR_INVALID_PARAM, "aclrtCreateNotify: notify is NULL");
     }
     if (flag > ACL_NOTIFY_DEVICE_USE_ONLY) {
-        return fail(ACL_ERROR_RT_PARAM_INVALID, "aclrtCreateNotify: flag %llu; 0 (default) and 1 (device only) exist",
+        return fail(ACL_ERROR_RT_PARAM_INVALID,
+                    "aclrtCreateNotify: flag %llu; 0 (default) and 1 (device only) exist",
                     static_cast<unsigned long long>(flag));
     }
     Context *context = nullptr;
@@ -65,11 +69,14 @@ ACL_EXPORT aclError aclrtCreateNotify(aclrtNotify *notify, uint64_t flag) {
     }
     Device &device = *context->device;
     Lock lock(device.mutex);
-    Notify *made = device.notifies_in_use < device.profile().notify_limit ? notify_table().allocate() : nullptr;
+    Notify *made =
+        device.notifies_in_use < device.profile().notify_limit ? notify_table().allocate() : nullptr;
     if (made == nullptr) {
         lock.unlock();
-        return fail(ACL_ERROR_RT_NO_NOTIFY_RESOURCE, "aclrtCreateNotify: all %u notifies of device %d are in use; "
-                    "destroy some", device.profile().notify_limit, device.id);
+        return fail(ACL_ERROR_RT_NO_NOTIFY_RESOURCE,
+                    "aclrtCreateNotify: all %u notifies of device %d are in use; "
+                    "destroy some",
+                    device.profile().notify_limit, device.id);
     }
     ++device.notifies_in_use;
     made->device = &device;

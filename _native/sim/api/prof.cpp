@@ -8,7 +8,8 @@ using namespace aclsim;
 namespace {
 
 aclError unsupported(const char *function) {
-    return fail(ACL_ERROR_API_NOT_SUPPORT, "%s: the simulator has no profiler; read its timeline with aclsimTimeline", function);
+    return fail(ACL_ERROR_API_NOT_SUPPORT,
+                "%s: the simulator has no profiler; read its timeline with aclsimTimeline", function);
 }
 
 }  // namespace

@@ -23,16 +23,21 @@ aclError create_stream(const char *function, aclrtStream *out, uint32_t priority
         return code;
     }
     if ((flags & ACL_STREAM_PERSISTENT) != 0) {
-        return fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, "%s: the simulator has no persistent streams (flag 0x%x); they "
-                    "belong to graph capture", function, flags);
+        return fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
+                    "%s: the simulator has no persistent streams (flag 0x%x); they "
+                    "belong to graph capture",
+                    function, flags);
     }
     std::lock_guard<std::mutex> list(context->stream_list);
     Lock lock(context->device->mutex);
     Stream *stream = nullptr;
-    if (aclError code = context->device->make_stream(*context, std::min(priority, lowest_priority), flags, false,
-                                                     &stream)) {
+    if (aclError code = context->device->make_stream(*context, std::min(priority, lowest_priority), flags,
+                                                     false, &stream)) {
         const uint32_t limit = context->device->stream_limit();
         lock.unlock();
+        if (code == ACL_ERROR_RT_CONTEXT_NULL) {
+            return fail(code, "%s: %s", function, explain_blocked(code));
+        }
         return fail(code, "%s: all %u streams of device %d are in use; destroy some", function, limit,
                     context->device->id);
     }
@@ -43,7 +48,8 @@ aclError create_stream(const char *function, aclrtStream *out, uint32_t priority
 
 aclError destroy_stream(const char *function, aclrtStream handle, bool force) {
     if (handle == nullptr) {
-        return fail(ACL_ERROR_INVALID_PARAM, "%s: stream is NULL; a default stream cannot be destroyed", function);
+        return fail(ACL_ERROR_INVALID_PARAM, "%s: stream is NULL; a default stream cannot be destroyed",
+                    function);
     }
     Stream *stream = nullptr;
     Context *context = nullptr;
@@ -54,12 +60,12 @@ aclError destroy_stream(const char *function, aclrtStream handle, bool force) {
         return code;
     }
     if (stream->context != context) {
-        return fail(ACL_ERROR_RT_STREAM_CONTEXT, "%s: stream %p belongs to another context than the current one",
-                    function, handle);
+        return fail(ACL_ERROR_RT_STREAM_CONTEXT,
+                    "%s: stream %p belongs to another context than the current one", function, handle);
     }
     if (stream->is_default) {
-        return fail(ACL_ERROR_RT_PARAM_INVALID, "%s: %p is a default stream, which goes with its context", function,
-                    handle);
+        return fail(ACL_ERROR_RT_PARAM_INVALID, "%s: %p is a default stream, which goes with its context",
+                    function, handle);
     }
     Device &device = *stream->device;
     std::lock_guard<std::mutex> list(context->stream_list);
@@ -73,21 +79,22 @@ aclError destroy_stream(const char *function, aclrtStream handle, bool force) {
         if (!force) {
             device.synchronize(lock, *stream, -1, stream->submitted);
         }
+        stream->closing = true;
         if (!device.abort(lock, *stream)) {
+            stream->closing = false;
             lock.unlock();
             return fail(ACL_ERROR_RT_WAIT_TIMEOUT, "%s: the running task does not end", function);
         }
     }
     drop_subscription(*stream);
     Lock lock(device.mutex);
-    device.abort(lock, *stream);  // what was launched meanwhile
     device.free_stream(*stream);
     count_live("streams", -1);
     return 0;
 }
 
-// Synchronising a stream of another context moves the thread there and back; after a failure of that context it
-// stays there, as on the real runtime.
+// Synchronising a stream of another context moves the thread there and back; after a failure of that context
+// it stays there, as on the real runtime.
 aclError synchronize_stream(const char *function, aclrtStream handle, int32_t timeout_ms) {
     Context *context = nullptr;
     Stream *stream = nullptr;
@@ -114,7 +121,9 @@ aclError synchronize_stream(const char *function, aclrtStream handle, int32_t ti
         task_error == ACL_ERROR_RT_SOCKET_CLOSE) {
         return fail_quietly(task_error, "%s: a task ended with %d", function, task_error);
     }
-    return task_error == 0 ? 0 : fail(task_error, "%s: a task of the stream failed with %d", function, task_error);
+    return task_error == 0
+               ? 0
+               : fail(task_error, "%s: a task of the stream failed with %d", function, task_error);
 }
 
 }  // namespace
@@ -149,8 +158,10 @@ ACL_EXPORT aclError aclrtSynchronizeStream(aclrtStream stream) {
 ACL_EXPORT aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeout) {
     ACL_ENTER(aclrtSynchronizeStreamWithTimeout);
     if (timeout != -1 && timeout <= 0) {
-        return fail(ACL_ERROR_RT_PARAM_INVALID, "aclrtSynchronizeStreamWithTimeout: timeout %d ms; use -1 to wait for "
-                    "ever, or a positive number", timeout);
+        return fail(ACL_ERROR_RT_PARAM_INVALID,
+                    "aclrtSynchronizeStreamWithTimeout: timeout %d ms; use -1 to wait for "
+                    "ever, or a positive number",
+                    timeout);
     }
     return synchronize_stream("aclrtSynchronizeStreamWithTimeout", stream, timeout);
 }

@@ -15,8 +15,8 @@ aclError set_failure_mode(const char *function, Stream &stream, uint64_t mode) {
     const bool stop = (mode & 1) != 0;
     if (context.stop_on_failure && !stop) {
         lock.unlock();
-        return fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, "%s: the context stops on failure already; that cannot be undone",
-                    function);
+        return fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
+                    "%s: the context stops on failure already; that cannot be undone", function);
     }
     context.stop_on_failure = stop;
     return 0;
@@ -127,7 +127,9 @@ ACL_EXPORT aclError aclrtGetStreamAttribute(aclrtStream stream, aclrtStreamAttr 
     Lock lock(found->device->mutex);
     aclrtStreamAttrValue result{};
     switch (stmAttrType) {
-        case ACL_STREAM_ATTR_FAILURE_MODE: result.failureMode = found->context->stop_on_failure ? 1 : 0; break;
+        case ACL_STREAM_ATTR_FAILURE_MODE:
+            result.failureMode = found->context->stop_on_failure ? 1 : 0;
+            break;
         case ACL_STREAM_ATTR_FLOAT_OVERFLOW_CHECK: result.overflowSwitch = found->overflow_switch; break;
         case ACL_STREAM_ATTR_USER_CUSTOM_TAG: result.userCustomTag = found->custom_tag; break;
         case ACL_STREAM_ATTR_CACHE_OP_INFO: result.cacheOpInfoSwitch = found->cache_op_info; break;

@@ -8,7 +8,10 @@ using namespace aclsim;
 namespace {
 
 aclError unsupported(const char *function) {
-    return fail(ACL_ERROR_API_NOT_SUPPORT, "%s: only the runtime of small chips has this call; use aclrtSubscribeReport or aclrtCreateStreamWithConfig", function);
+    return fail(ACL_ERROR_API_NOT_SUPPORT,
+                "%s: only the runtime of small chips has this call; use aclrtSubscribeReport or "
+                "aclrtCreateStreamWithConfig",
+                function);
 }
 
 }  // namespace
@@ -36,7 +39,8 @@ ACL_EXPORT aclrtStreamConfigHandle *aclrtCreateStreamConfigHandle() {
     return nullptr;
 }
 
-ACL_EXPORT aclError aclrtSetStreamConfigOpt(aclrtStreamConfigHandle *, aclrtStreamConfigAttr, const void *, size_t) {
+ACL_EXPORT aclError aclrtSetStreamConfigOpt(aclrtStreamConfigHandle *, aclrtStreamConfigAttr, const void *,
+                                            size_t) {
     ACL_ENTER(aclrtSetStreamConfigOpt);
     return unsupported("aclrtSetStreamConfigOpt");
 }

@@ -17,8 +17,8 @@ aclError control_device(const char *function, int32_t id, bool all, Device **out
     if (*out != nullptr || (all && id == -1)) {
         return 0;
     }
-    return fail_quietly(ACL_ERROR_RT_PARAM_INVALID, "%s: there is no device %d; ids are 0 to %d%s", function, id,
-                        device_count() - 1, all ? ", -1 means all" : "");
+    return fail_quietly(ACL_ERROR_RT_PARAM_INVALID, "%s: there is no device %d; ids are 0 to %d%s", function,
+                        id, device_count() - 1, all ? ", -1 means all" : "");
 }
 
 }  // namespace aclsim

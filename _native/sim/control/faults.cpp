@@ -16,9 +16,9 @@ using namespace aclsim;
 namespace {
 
 // Kinds of the simulator's own tasks. Others may exist (models), so that this list only names typos.
-const char *const known_kinds[] = {"memcpy_h2d",   "memcpy_d2h", "memcpy_d2d",  "memset",        "execute",    "callback",
-                                   "host_func",    "event_record", "event_wait", "event_reset", "notify_record",
-                                   "notify_wait"};
+const char *const known_kinds[] = {"memcpy_h2d", "memcpy_d2h",  "memcpy_d2d",    "memset",
+                                   "execute",    "callback",    "host_func",     "event_record",
+                                   "event_wait", "event_reset", "notify_record", "notify_wait"};
 
 const char *find_kind(const char *kind) {
     for (const char *known : known_kinds) {
@@ -39,8 +39,8 @@ aclError check_stream_of(const char *function, int32_t device, void *stream) {
     }
     return device == -1 || found->device->id == device
                ? 0
-               : fail_quietly(ACL_ERROR_RT_PARAM_INVALID, "%s: the stream belongs to device %d, not to %d", function,
-                              found->device->id, device);
+               : fail_quietly(ACL_ERROR_RT_PARAM_INVALID, "%s: the stream belongs to device %d, not to %d",
+                              function, found->device->id, device);
 }
 
 aclError check_nth(const char *function, uint64_t nth) {
@@ -48,8 +48,9 @@ aclError check_nth(const char *function, uint64_t nth) {
 }
 
 aclError check_mode(const char *function, int mode) {
-    return mode == 0 || mode == 1 ? 0 : fail_quietly(ACL_ERROR_RT_PARAM_INVALID, "%s: %d is neither 0 nor 1", function,
-                                                     mode);
+    return mode == 0 || mode == 1
+               ? 0
+               : fail_quietly(ACL_ERROR_RT_PARAM_INVALID, "%s: %d is neither 0 nor 1", function, mode);
 }
 
 // Only functions this library exports can be made to fail or to be slow.
@@ -95,7 +96,8 @@ extern "C" {
 ACL_EXPORT int aclsimFailTask(int32_t device, void *stream, const char *kind, uint64_t nth, int32_t code) {
     const char *known = kind == nullptr ? nullptr : find_kind(kind);
     if (kind != nullptr && known == nullptr) {
-        return fail_quietly(ACL_ERROR_RT_PARAM_INVALID, "aclsimFailTask: there are no tasks of kind '%s'", kind);
+        return fail_quietly(ACL_ERROR_RT_PARAM_INVALID, "aclsimFailTask: there are no tasks of kind '%s'",
+                            kind);
     }
     if (code == 0) {
         return fail_quietly(ACL_ERROR_RT_PARAM_INVALID, "aclsimFailTask: code 0 is no failure");
@@ -117,7 +119,8 @@ ACL_EXPORT int aclsimDropCallback(int32_t device, void *stream, uint64_t nth) {
     if (aclError bad = check_stream_of("aclsimDropCallback", device, stream)) {
         return bad;
     }
-    return each_device("aclsimDropCallback", device, [&](Device &one) { one.faults.drop_callback(stream, nth); });
+    return each_device("aclsimDropCallback", device,
+                       [&](Device &one) { one.faults.drop_callback(stream, nth); });
 }
 
 ACL_EXPORT int aclsimDelayReport(int32_t device, uint64_t ns) {
@@ -126,7 +129,9 @@ ACL_EXPORT int aclsimDelayReport(int32_t device, uint64_t ns) {
 
 ACL_EXPORT int aclsimHoldReports(int32_t device) { return hold_reports("aclsimHoldReports", device, true); }
 
-ACL_EXPORT int aclsimReleaseReports(int32_t device) { return hold_reports("aclsimReleaseReports", device, false); }
+ACL_EXPORT int aclsimReleaseReports(int32_t device) {
+    return hold_reports("aclsimReleaseReports", device, false);
+}
 
 ACL_EXPORT int aclsimSetReportOrder(int mode) {
     return set_flag("aclsimSetReportOrder", mode, settings().shuffle_reports, true);
@@ -179,8 +184,10 @@ ACL_EXPORT int aclsimLimitMemory(int32_t device, uint64_t bytes) {
 ACL_EXPORT int aclsimSetQueueDepth(uint32_t depth) {
     constexpr uint32_t least = 4;
     if (depth != 0 && depth < least) {
-        return fail_quietly(ACL_ERROR_RT_PARAM_INVALID, "aclsimSetQueueDepth: %u entries; a BLOCK callback alone takes 3, "
-                            "so there must be at least %u", depth, least);
+        return fail_quietly(ACL_ERROR_RT_PARAM_INVALID,
+                            "aclsimSetQueueDepth: %u entries; a BLOCK callback alone takes 3, "
+                            "so there must be at least %u",
+                            depth, least);
     }
     settings().queue_depth = depth != 0 ? depth : default_queue_depth;
     return 0;
@@ -200,6 +207,8 @@ ACL_EXPORT int aclsimSetPageableMode(int mode) {
 
 ACL_EXPORT int aclsimSetStrict(int on) { return set_flag("aclsimSetStrict", on, settings().strict, true); }
 
-ACL_EXPORT int aclsimSetPoisonFree(int on) { return set_flag("aclsimSetPoisonFree", on, settings().poison_free, true); }
+ACL_EXPORT int aclsimSetPoisonFree(int on) {
+    return set_flag("aclsimSetPoisonFree", on, settings().poison_free, true);
+}
 
 }  // extern "C"

@@ -30,8 +30,8 @@ ACL_EXPORT int aclsimReset() {
 
 ACL_EXPORT int aclsimSetDeviceCount(int32_t count) {
     if (count < 1 || !set_device_count(count)) {
-        return fail_quietly(ACL_ERROR_RT_PARAM_INVALID, "aclsimSetDeviceCount: %d is not between 1 and %d", count,
-                            max_devices);
+        return fail_quietly(ACL_ERROR_RT_PARAM_INVALID, "aclsimSetDeviceCount: %d is not between 1 and %d",
+                            count, max_devices);
     }
     return 0;
 }
@@ -53,8 +53,8 @@ ACL_EXPORT int aclsimSetProfileDirectory(const char *path) {
 
 ACL_EXPORT int aclsimSetClock(int mode) {
     if (mode != 0 && mode != 1) {
-        return fail_quietly(ACL_ERROR_RT_PARAM_INVALID, "aclsimSetClock: mode %d is neither 0 (real) nor 1 (virtual)",
-                            mode);
+        return fail_quietly(ACL_ERROR_RT_PARAM_INVALID,
+                            "aclsimSetClock: mode %d is neither 0 (real) nor 1 (virtual)", mode);
     }
     sim_clock().set_virtual(mode == 1);
     return 0;
@@ -96,14 +96,15 @@ ACL_EXPORT int aclsimStep(void *stream, uint64_t n) {
     Lock lock(found->device->mutex);
     if (!found->held) {
         lock.unlock();
-        return fail_quietly(ACL_ERROR_RT_PARAM_INVALID, "aclsimStep: stream %d is not held; call aclsimHoldStream first",
-                            found->id);
+        return fail_quietly(ACL_ERROR_RT_PARAM_INVALID,
+                            "aclsimStep: stream %d is not held; call aclsimHoldStream first", found->id);
     }
     found->device->step(*found, n);
     return 0;
 }
 
-static int wait_for(const char *function, void *stream, HostWaiter::For what, uint64_t n, int32_t timeout_ms) {
+static int wait_for(const char *function, void *stream, HostWaiter::For what, uint64_t n,
+                    int32_t timeout_ms) {
     Stream *found = nullptr;
     if (aclError code = control_stream(function, stream, &found)) {
         return code;
@@ -115,10 +116,12 @@ static int wait_for(const char *function, void *stream, HostWaiter::For what, ui
     const unsigned long long finished = found->finished;
     const unsigned blocked = found->sync_waiters + found->space_waiters;
     lock.unlock();
-    return code == 0 ? 0
-                     : fail_quietly(code, "%s: waited %d ms for %llu; the stream has finished %llu tasks and %u threads "
-                                    "wait in it", function, timeout_ms, static_cast<unsigned long long>(n), finished,
-                                    blocked);
+    return code == 0
+               ? 0
+               : fail_quietly(code,
+                              "%s: waited %d ms for %llu; the stream has finished %llu tasks and %u threads "
+                              "wait in it",
+                              function, timeout_ms, static_cast<unsigned long long>(n), finished, blocked);
 }
 
 ACL_EXPORT int aclsimWaitTasks(void *stream, uint64_t n, int32_t timeout_ms) {

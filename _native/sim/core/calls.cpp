@@ -107,10 +107,11 @@ void strict_check(const CallSite &site) {
     if (!thread_state().in_callback || std::strstr(site.function, "FromExceptionInfo") != nullptr) {
         return;
     }
-    std::fprintf(stderr,
-                 "aclsim strict mode: %s was called inside a stream callback; no ACL function may be called there. "
-                 "Hand the work to another thread instead.\n",
-                 site.function);
+    std::fprintf(
+        stderr,
+        "aclsim strict mode: %s was called inside a stream callback; no ACL function may be called there. "
+        "Hand the work to another thread instead.\n",
+        site.function);
     std::abort();
 }
 
@@ -139,9 +140,10 @@ struct LiveCount {
     const char *name;
     std::atomic<int64_t> value{0};
 };
-LiveCount live_counts[] = {{"streams"},     {"events"},      {"notifies"},    {"contexts"},     {"device_bytes"},
-                           {"host_bytes"},  {"device_blocks"}, {"host_blocks"}, {"models"},     {"datasets"},
-                           {"data_buffers"}, {"subscriptions"}, {"tasks"},     {"tensor_descs"}, {"model_descs"}};
+LiveCount live_counts[] = {{"streams"},      {"events"},     {"notifies"},      {"contexts"},
+                           {"device_bytes"}, {"host_bytes"}, {"device_blocks"}, {"host_blocks"},
+                           {"models"},       {"datasets"},   {"data_buffers"},  {"subscriptions"},
+                           {"tensor_descs"}, {"model_descs"}};
 
 LiveCount *find_live(const char *what) {
     for (LiveCount &count : live_counts) {
@@ -162,10 +164,11 @@ CallSite::CallSite(const char *name)
 
 aclError enter(CallSite &site) {
     if (is_forked_child()) {
-        return fail_quietly(ACL_ERROR_RT_INTERNAL_ERROR,
-                            "%s: this process was forked from one that used the simulator; devices do not survive "
-                            "fork(). Start workers with spawn or forkserver",
-                            site.function);
+        return fail_quietly(
+            ACL_ERROR_RT_INTERNAL_ERROR,
+            "%s: this process was forked from one that used the simulator; devices do not survive "
+            "fork(). Start workers with spawn or forkserver",
+            site.function);
     }
     std::atomic<uint64_t> &count = my_counts()[site.slot];
     count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -209,8 +212,9 @@ uint64_t count_calls_on_thread(const char *function, uint64_t thread) {
     Registry &all = registry();
     std::lock_guard<std::mutex> lock(all.mutex);
     const auto found = all.threads.find(thread);
-    return found == all.threads.end() ? 0
-                                      : (*found->second)[all.slot_of(function)].load(std::memory_order_relaxed);
+    return found == all.threads.end()
+               ? 0
+               : (*found->second)[all.slot_of(function)].load(std::memory_order_relaxed);
 }
 
 aclError inject_call_failure(const char *function, uint64_t nth, aclError code, uint64_t times) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The simulated clock: real (CLOCK_MONOTONIC) or virtual. Virtual time stands still while any device can do something
-// and jumps to the earliest completion when all of them only wait for time.
+// The simulated clock: real (CLOCK_MONOTONIC) or virtual. Virtual time stands still while any device can do
+// something and jumps to the earliest completion when all of them only wait for time.
 #pragma once
 
 #include <array>
@@ -15,7 +15,8 @@ namespace aclsim {
 constexpr int32_t max_devices = 64;
 constexpr uint64_t never = UINT64_MAX;
 
-// Where a dispatcher sleeps. A lock of its own, below all others, so that anybody may wake it while holding anything.
+// Where a dispatcher sleeps. A lock of its own, below all others, so that anybody may wake it while holding
+// anything.
 class Waker {
 public:
     void wake();
@@ -37,9 +38,10 @@ public:
     // Steady-clock deadline at which the simulated time `at` is reached; `never` on the virtual clock.
     uint64_t deadline(uint64_t at) const;
 
-    // A dispatcher takes part from start to stop. It reports that it has nothing to do before simulated time `due`
-    // (`never`: nothing at all; `working`: real computation is under way, time must not jump), and that it is active
-    // again. idle() returns false when time has just jumped to its `due`: go on instead of sleeping.
+    // A dispatcher takes part from start to stop. It reports that it has nothing to do before simulated time
+    // `due`
+    // (`never`: nothing at all; `working`: real computation is under way, time must not jump), and that it is
+    // active again. idle() returns false when time has just jumped to its `due`: go on instead of sleeping.
     void join(int32_t device, Waker *waker);
     void leave(int32_t device);
     bool idle(int32_t device, uint64_t due, bool working);

@@ -41,6 +41,7 @@ aclError make_context(Device &device, bool primary, Context **out) {
     context->primary = primary;
     context->stop_on_failure = false;
     context->stop_code = 0;
+    context->closing = false;
     Lock lock(device.mutex);
     device.open();
     if (aclError code = device.make_stream(*context, 0, 0, false, &context->default_stream)) {
@@ -81,8 +82,10 @@ void tear_down(Context &context, bool force) {
         } else {
             device.wake_waiters(&context, ACL_ERROR_RT_CONTEXT_NULL);
         }
+        context.closing = true;
         for (const std::vector<Stream *> &streams : {context.streams, context.lanes}) {
             for (Stream *stream : streams) {
+                stream->closing = true;
                 device.abort(lock, *stream);
             }
         }
@@ -144,11 +147,13 @@ aclError current_context(Context **out) {
             return code;
         }
     }
-    Context *context = thread.current_context == nullptr ? nullptr : context_table().find(thread.current_context);
+    Context *context =
+        thread.current_context == nullptr ? nullptr : context_table().find(thread.current_context);
     if (context == nullptr) {
-        const char *why = thread.current_context == nullptr
-                              ? "this thread has no current context; call aclrtSetDevice or aclrtSetCurrentContext in it"
-                              : "this thread's context was destroyed; call aclrtSetDevice or aclrtSetCurrentContext";
+        const char *why =
+            thread.current_context == nullptr
+                ? "this thread has no current context; call aclrtSetDevice or aclrtSetCurrentContext in it"
+                : "this thread's context was destroyed; call aclrtSetDevice or aclrtSetCurrentContext";
         return fail(ACL_ERROR_RT_CONTEXT_NULL, "%s", why);
     }
     *out = context;
@@ -160,7 +165,8 @@ aclError working_context(Context **out) {
         return code;
     }
     if (aclError code = (*out)->device->fault_seen.load(std::memory_order_acquire)) {
-        return fail(code, "device %d is lost (%d); aclrtResetDeviceForce it once it is back", (*out)->device->id, code);
+        return fail(code, "device %d is lost (%d); aclrtResetDeviceForce it once it is back",
+                    (*out)->device->id, code);
     }
     return 0;
 }
@@ -173,7 +179,8 @@ aclError set_device(int32_t id) {
     Registry &all = registry();
     std::lock_guard<std::mutex> lock(all.mutex);
     if (aclError code = device->fault_seen.load(std::memory_order_acquire)) {
-        return fail(code, "device %d is lost; restore it and call aclrtResetDeviceForce before setting it again", id);
+        return fail(
+            code, "device %d is lost; restore it and call aclrtResetDeviceForce before setting it again", id);
     }
     Primary &primary = all.primary[static_cast<size_t>(id)];
     if (primary.context == nullptr) {
@@ -254,12 +261,14 @@ aclError destroy_context(void *handle) {
     {
         std::lock_guard<std::mutex> lock(registry().mutex);
         if (context->primary) {
-            return fail(ACL_ERROR_RT_CONTEXT_NULL,
-                        "%p is device %d's primary context; it goes with aclrtResetDevice, not aclrtDestroyContext",
-                        handle, context->device->id);
+            return fail(
+                ACL_ERROR_RT_CONTEXT_NULL,
+                "%p is device %d's primary context; it goes with aclrtResetDevice, not aclrtDestroyContext",
+                handle, context->device->id);
         }
         if (!context_table().retract(*context)) {
-            return fail(ACL_ERROR_RT_CONTEXT_RELEASE_ERROR, "context %p was destroyed at the same time", handle);
+            return fail(ACL_ERROR_RT_CONTEXT_RELEASE_ERROR, "context %p was destroyed at the same time",
+                        handle);
         }
     }
     if (thread_state().current_context == handle) {

@@ -27,8 +27,10 @@ public:
     std::vector<Stream *> lanes;
     bool stop_on_failure = false;
     aclError stop_code = 0;  // latched first failure in stop mode
+    bool closing = false;    // gets no more streams
 
-    // aclrtSynchronizeDevice holds this for its whole wait; creating, destroying and aborting streams need it, too.
+    // aclrtSynchronizeDevice holds this for its whole wait; creating, destroying and aborting streams need
+    // it, too.
     std::mutex stream_list;
 
     // Runs aclrtLaunchHostFunc functions; made when first needed. Guarded by the subscription lock.

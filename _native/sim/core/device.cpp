@@ -37,7 +37,8 @@ int32_t device_count() {
         const char *text = std::getenv("AIOASCEND_SIM_DEVICES");
         count = text == nullptr ? otherwise : std::atoi(text);
         if (count < 1 || count > max_devices) {
-            std::fprintf(stderr, "aclsim: AIOASCEND_SIM_DEVICES='%s' is not a number from 1 to %d; using %d\n", text,
+            std::fprintf(stderr,
+                         "aclsim: AIOASCEND_SIM_DEVICES='%s' is not a number from 1 to %d; using %d\n", text,
                          max_devices, otherwise);
             count = otherwise;
         }
@@ -82,7 +83,8 @@ std::vector<Device *> open_devices() {
 }
 
 aclError invalid_device(int32_t device) {
-    return fail(ACL_ERROR_RT_INVALID_DEVICEID, "there is no device %d; ids are 0 to %d", device, device_count() - 1);
+    return fail(ACL_ERROR_RT_INVALID_DEVICEID, "there is no device %d; ids are 0 to %d", device,
+                device_count() - 1);
 }
 
 const Profile &default_profile() {
@@ -132,6 +134,9 @@ void Device::stop_dispatcher(uint32_t limit_ms) {
 }
 
 aclError Device::make_stream(Context &context, uint32_t priority, uint32_t flags, bool hidden, Stream **out) {
+    if (context.closing) {
+        return ACL_ERROR_RT_CONTEXT_NULL;
+    }
     if (!hidden && streams_in_use >= stream_limit()) {
         return ACL_ERROR_RT_NO_STREAM_RESOURCE;
     }
@@ -243,10 +248,11 @@ void check_not_in_flight(const void *p, size_t size, const char *function) {
     for (Device *device : open_devices()) {
         Lock lock(device->mutex);
         if (device->in_flight_uses(p, size)) {
-            std::fprintf(stderr,
-                         "aclsim strict mode: %s(%p) while a task in flight on device %d still uses that memory. "
-                         "Synchronise the stream first.\n",
-                         function, p, static_cast<int>(device->id));
+            std::fprintf(
+                stderr,
+                "aclsim strict mode: %s(%p) while a task in flight on device %d still uses that memory. "
+                "Synchronise the stream first.\n",
+                function, p, static_cast<int>(device->id));
             std::abort();
         }
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One simulated device: its lock, its dispatcher thread, its streams' tasks, units and timers.
 //
-// Lock order: context registry, Context::stream_list, subscription lock, Device::mutex, then the leaves (report
-// groups, memory map, clock, wakers, worker pools). User code never runs under any of them.
+// Lock order: context registry, Context::stream_list, subscription lock, Device::mutex, then the leaves
+// (report groups, memory map, clock, wakers, worker pools). User code never runs under any of them.
 #pragma once
 
 #include <condition_variable>
@@ -29,7 +29,8 @@ namespace aclsim {
 // A host thread that waits inside a call. Lives on that thread's stack, linked while it waits.
 struct HostWaiter {
     enum class For : uint8_t { Finished, Space, Record, EventId, Cancelled, Blocked };
-    HostWaiter(For what, Stream *stream_of, uint64_t count) : reason(what), stream(stream_of), target(count) {}
+    HostWaiter(For what, Stream *stream_of, uint64_t count)
+        : reason(what), stream(stream_of), target(count) {}
     For reason;
     Stream *stream;
     uint64_t target;  // Finished: tasks; Space: entries; Blocked: threads
@@ -122,9 +123,10 @@ public:
     std::atomic<bool> reports_held{false};
     std::atomic<aclError> fault_seen{0};  // fault_ for readers without the lock
     aclError task_abort = 0;              // 107022 while aclrtDeviceTaskAbort runs
-    uint32_t limit_streams = 0;  // 0: the profile's
+    uint32_t limit_streams = 0;           // 0: the profile's
     uint32_t limit_events = 0;
     uint64_t callbacks_launched = 0;
+    int64_t tasks = 0;  // queued or running
     uint64_t streams_in_use = 0;
     bool in_flight_uses(const void *p, size_t size);  // mutex held
     // Busy share of the AI Cores since the last question, percent.
@@ -214,7 +216,7 @@ private:
     std::vector<Finished> finished_;
     uint32_t outstanding_ = 0;  // work on compute and copy threads
     uint64_t ticket_ = 0;
-    double copy_speed_ = 4;        // measured, bytes per ns, of copies on the copy threads
+    double copy_speed_ = 4;  // measured, bytes per ns, of copies on the copy threads
     bool fault_unreported_ = false;
     UnitSet ai_cores_, copy_in_, copy_out_, copy_device_;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The dispatcher: takes tasks through their life. Simulated times are exact although the thread wakes up late: a task
-// starts when its predecessor ended and its unit was free, not when the dispatcher noticed.
+// The dispatcher: takes tasks through their life. Simulated times are exact although the thread wakes up
+// late: a task starts when its predecessor ended and its unit was free, not when the dispatcher noticed.
 #include <pthread.h>
 #include <sys/prctl.h>
 
@@ -131,8 +131,8 @@ void Device::add_timer(uint64_t due, Stream &stream) {
 }
 
 bool Device::may_start(const Stream &stream) const {
-    return !stream.queue.empty() && !held_ && (!stream.held || stream.steps > 0) && !stream.aborting && fault_ == 0 &&
-           task_abort == 0 && stream.context->stop_code == 0;
+    return !stream.queue.empty() && !held_ && (!stream.held || stream.steps > 0) && !stream.aborting &&
+           fault_ == 0 && task_abort == 0 && stream.context->stop_code == 0;
 }
 
 void Device::make_ready(Stream &stream) {
@@ -228,7 +228,8 @@ bool Device::has_late_work(const Stream &stream) const {
     if (entry.op == Op::Copy || entry.op == Op::Set) {
         return entry.bytes > inline_limit;
     }
-    const bool copies = entry.unit == Unit::CopyIn || entry.unit == Unit::CopyOut || entry.unit == Unit::CopyDevice;
+    const bool copies =
+        entry.unit == Unit::CopyIn || entry.unit == Unit::CopyOut || entry.unit == Unit::CopyDevice;
     return entry.op == Op::Custom && copies && entry.task->work;
 }
 

@@ -14,8 +14,8 @@ inline bool recorded_as_last_error(aclError code) {
            (code >= 507000 && code < 508000);
 }
 
-// Records the thread's last error (runtime-layer codes only) and a message for aclGetRecentErrMsg; returns code.
-// The message should name the bad value and the way out.
+// Records the thread's last error (runtime-layer codes only) and a message for aclGetRecentErrMsg; returns
+// code. The message should name the bad value and the way out.
 aclError fail(aclError code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 // The same without touching the last error: for results that the real runtime returns on its no-log path.
@@ -29,8 +29,9 @@ public:
     const uint32_t slot;
 };
 
-// Counts the call, applies injected failures and latency, refuses calls in a forked child (507000), and in strict
-// mode aborts on calls made from inside a stream callback. Non-zero means: return this code, it is recorded already.
+// Counts the call, applies injected failures and latency, refuses calls in a forked child (507000), and in
+// strict mode aborts on calls made from inside a stream callback. Non-zero means: return this code, it is
+// recorded already.
 aclError enter(CallSite &site);
 
 // Number of live objects of a kind ("models", "datasets", "data_buffers", ...), as aclsimLive reports it.
@@ -38,20 +39,20 @@ void count_live(const char *what, int64_t delta);
 
 }  // namespace aclsim
 
-// First line of every exported function: ACL_ENTER(aclrtMalloc); for functions that do not return an aclError give
-// the value to return when the call is refused: ACL_ENTER_OR(aclmdlGetNumInputs, 0);
-#define ACL_ENTER_OR(function, refused)                \
-    do {                                               \
+// First line of every exported function: ACL_ENTER(aclrtMalloc); for functions that do not return an aclError
+// give the value to return when the call is refused: ACL_ENTER_OR(aclmdlGetNumInputs, 0);
+#define ACL_ENTER_OR(function, refused)                 \
+    do {                                                \
         static ::aclsim::CallSite call_site(#function); \
-        if (::aclsim::enter(call_site) != 0) {         \
-            return refused;                            \
-        }                                              \
+        if (::aclsim::enter(call_site) != 0) {          \
+            return refused;                             \
+        }                                               \
     } while (false)
 
-#define ACL_ENTER(function)                                        \
-    do {                                                           \
-        static ::aclsim::CallSite call_site(#function);            \
-        if (aclError refused_ = ::aclsim::enter(call_site)) {      \
-            return refused_;                                       \
-        }                                                          \
+#define ACL_ENTER(function)                                   \
+    do {                                                      \
+        static ::aclsim::CallSite call_site(#function);       \
+        if (aclError refused_ = ::aclsim::enter(call_site)) { \
+            return refused_;                                  \
+        }                                                     \
     } while (false)

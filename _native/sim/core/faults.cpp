@@ -9,7 +9,9 @@ void FaultList::fail_task(void *stream, const char *kind, uint64_t nth, aclError
     rules_.push_back(Rule{stream, kind, nth, code, false});
 }
 
-void FaultList::drop_callback(void *stream, uint64_t nth) { rules_.push_back(Rule{stream, nullptr, nth, 1, true}); }
+void FaultList::drop_callback(void *stream, uint64_t nth) {
+    rules_.push_back(Rule{stream, nullptr, nth, 1, true});
+}
 
 aclError FaultList::count_down(const Stream &stream, const char *kind, bool drops_report) {
     aclError hit = 0;

@@ -21,7 +21,9 @@ public:
         return rules_.empty() ? 0 : count_down(stream, entry.kind, false);
     }
     // A callback's report is about to be posted: whether it gets lost.
-    bool match_callback(const Stream &stream) { return !rules_.empty() && count_down(stream, "callback", true) != 0; }
+    bool match_callback(const Stream &stream) {
+        return !rules_.empty() && count_down(stream, "callback", true) != 0;
+    }
 
 private:
     struct Rule {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handles that stay wrong for ever once destroyed. A handle is not an address but an index with a generation, so any
-// value a caller passes - destroyed, of another type, random - is told from a live one without touching its memory.
-// Objects live in slots that are never returned to the heap: a use that races with a destroy meets a valid object.
+// Handles that stay wrong for ever once destroyed. A handle is not an address but an index with a generation,
+// so any value a caller passes - destroyed, of another type, random - is told from a live one without
+// touching its memory. Objects live in slots that are never returned to the heap: a use that races with a
+// destroy meets a valid object.
 #pragma once
 
 #include <array>

@@ -30,7 +30,8 @@ aclError resolve_stream(aclrtStream handle, Stream **out) {
     }
     if ((*out)->context != context) {
         return fail(ACL_ERROR_RT_STREAM_CONTEXT,
-                    "stream %p belongs to another context (device %d) than this thread's current one (device %d); make "
+                    "stream %p belongs to another context (device %d) than this thread's current one (device "
+                    "%d); make "
                     "its context current first",
                     handle, (*out)->device->id, context->device->id);
     }
@@ -45,8 +46,10 @@ const char *explain_blocked(aclError code) {
         case ACL_ERROR_RT_CONTEXT_NULL: return "the context was destroyed meanwhile";
         case ACL_ERROR_RT_STREAM_SYNC_TIMEOUT: return "not finished in time; the work goes on";
         case ACL_ERROR_RT_EVENT_SYNC_TIMEOUT: return "not recorded in time; the work goes on";
+        case ACL_ERROR_RT_NO_STREAM_RESOURCE: return "no stream is left for it";
         case ACL_ERROR_RT_INTERNAL_ERROR: return "the process is exiting";
-        default: return "a task failed in stop-on-failure mode or the device is lost; the context is unusable";
+        default:
+            return "a task failed in stop-on-failure mode or the device is lost; the context is unusable";
     }
 }
 
@@ -96,7 +99,10 @@ aclError run_entry(Context &context, const Entry &entry) {
         context.idle_lanes.pop_back();
     } else if (aclError code = device.make_stream(context, 0, 0, true, &lane)) {
         lock.unlock();
-        return fail(code, "no stream is left for a synchronous call");
+        if (entry.op == Op::Custom) {
+            delete entry.task;
+        }
+        return fail(code, "synchronous %s: %s", entry.kind, explain_blocked(code));
     }
     bool launched = false;
     aclError code = device.enqueue(lock, *lane, entry);
@@ -116,16 +122,21 @@ aclError run_entry(Context &context, const Entry &entry) {
     return code == 0 ? 0 : fail(code, "synchronous %s failed: %d", entry.kind, code);
 }
 
-aclError run_blocking(Context &context, Task &&task) { return run_entry(context, custom_entry(std::move(task))); }
+aclError run_blocking(Context &context, Task &&task) {
+    return run_entry(context, custom_entry(std::move(task)));
+}
 
 // What the caller's earlier tasks left on the stream.
 static aclError settle_stream(Stream &stream) {
     Lock lock(stream.device->mutex);
     const aclError code = stream.device->synchronize_and_take(lock, stream, -1);
     lock.unlock();
-    return code == 0 ? 0
-                     : fail(code, "copy with pageable host memory: it waits for the stream first, whose earlier tasks "
-                            "ended with %d", code);
+    return code == 0
+               ? 0
+               : fail(code,
+                      "copy with pageable host memory: it waits for the stream first, whose earlier tasks "
+                      "ended with %d",
+                      code);
 }
 
 aclError run_pageable(Stream &stream, const Entry &entry) {

@@ -20,7 +20,8 @@ namespace {
 
 constexpr size_t alignment = 64;
 constexpr uint64_t pad = 32;  // what the real allocator adds to every block
-// Freed device blocks stay mapped for a while: a task that was checked just before the free may still touch them.
+// Freed device blocks stay mapped for a while: a task that was checked just before the free may still touch
+// them.
 constexpr size_t quarantine_bytes = 64u << 20;
 constexpr size_t quarantine_blocks = 256;
 
@@ -142,9 +143,10 @@ aclError allocate_device(int32_t device, size_t size, void **out) {
         if (charged > use.total || use.used > use.total - charged) {
             const unsigned long long total = use.total, used = use.used;
             lock.unlock();
-            return fail(ACL_ERROR_RT_MEMORY_ALLOCATION,
-                        "device %d is out of memory: %zu bytes wanted, %llu of %llu in use; free buffers first", device,
-                        size, used, total);
+            return fail(
+                ACL_ERROR_RT_MEMORY_ALLOCATION,
+                "device %d is out of memory: %zu bytes wanted, %llu of %llu in use; free buffers first",
+                device, size, used, total);
         }
         use.used += charged;
         use.peak = std::max(use.peak, use.used);
@@ -154,9 +156,10 @@ aclError allocate_device(int32_t device, size_t size, void **out) {
         std::unique_lock<std::shared_mutex> lock(all.mutex);
         use.used -= charged;
         lock.unlock();
-        return fail(ACL_ERROR_RT_MEMORY_ALLOCATION,
-                    "this machine has no memory left to back %zu bytes of device %d; use a smaller device memory", size,
-                    device);
+        return fail(
+            ACL_ERROR_RT_MEMORY_ALLOCATION,
+            "this machine has no memory left to back %zu bytes of device %d; use a smaller device memory",
+            size, device);
     }
     {
         std::unique_lock<std::shared_mutex> lock(all.mutex);
@@ -181,7 +184,8 @@ aclError release_device(void *p) {
         if (block == all.device_blocks.end()) {
             lock.unlock();
             return fail(ACL_ERROR_RT_PARAM_INVALID,
-                        "%p is not the start of a live device allocation: freed twice, or never allocated", p);
+                        "%p is not the start of a live device allocation: freed twice, or never allocated",
+                        p);
         }
         size = block->second.size;
         forget_device_block(all, block);
@@ -238,10 +242,11 @@ aclError release_host(void *p) {
         const auto block = all.host_blocks.find(reinterpret_cast<uintptr_t>(p));
         if (block == all.host_blocks.end() || block->second.registered) {
             lock.unlock();
-            return fail(ACL_ERROR_RT_PARAM_INVALID,
-                        "%p did not come from aclrtMallocHost, or was freed already; registered memory is given back "
-                        "with aclrtHostUnregister",
-                        p);
+            return fail(
+                ACL_ERROR_RT_PARAM_INVALID,
+                "%p did not come from aclrtMallocHost, or was freed already; registered memory is given back "
+                "with aclrtHostUnregister",
+                p);
         }
         size = block->second.size;
         count_live("host_bytes", -static_cast<int64_t>(size));

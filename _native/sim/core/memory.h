@@ -21,7 +21,8 @@ struct Place {
 
 Place classify(const void *p, size_t size);
 
-// Goes up whenever device or pinned memory is freed. While it stands still, ranges that were checked stay valid.
+// Goes up whenever device or pinned memory is freed. While it stands still, ranges that were checked stay
+// valid.
 uint64_t memory_epoch();
 
 aclError allocate_host(int32_t device, size_t size, void **out);

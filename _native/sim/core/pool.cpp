@@ -54,12 +54,14 @@ void WorkerPool::stop(uint32_t limit_ms) {
 }
 
 WorkerPool &compute_pool() {
-    static WorkerPool *pool = new WorkerPool("aclsim-compute", std::max(1u, std::thread::hardware_concurrency()));
+    static WorkerPool *pool =
+        new WorkerPool("aclsim-compute", std::max(1u, std::thread::hardware_concurrency()));
     return *pool;
 }
 
 WorkerPool &copy_pool() {
-    static WorkerPool *pool = new WorkerPool("aclsim-copy", std::max(1u, std::thread::hardware_concurrency()));
+    static WorkerPool *pool =
+        new WorkerPool("aclsim-copy", std::max(1u, std::thread::hardware_concurrency()));
     return *pool;
 }
 

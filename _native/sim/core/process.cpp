@@ -2,6 +2,7 @@
 #include "core/process.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
@@ -18,7 +19,8 @@ namespace {
 std::atomic<bool> forked{false};
 std::atomic<bool> exiting{false};
 
-// Bounds on what an exit waits for: a dispatcher may be stuck in a user's exception callback, a model may be long.
+// Bounds on what an exit waits for: a dispatcher may be stuck in a user's exception callback, a model may be
+// long.
 constexpr uint32_t dispatcher_limit_ms = 2000;
 constexpr uint32_t work_limit_ms = 30000;
 
@@ -47,6 +49,23 @@ void install_process_hooks() {
     });
 }
 
-void arm_exit_guard() { std::atexit(leave_quietly); }
+void arm_exit_guard() {
+    std::atexit(leave_quietly);
+    guard_exit_of_this_thread();
+}
+
+void guard_exit_of_this_thread() {
+    // exit() destroys the thread-local objects of its thread before it runs the first exit handler.
+    struct Sentinel {
+        ~Sentinel() {
+            if (static_cast<uint32_t>(getpid()) == kernel_thread_id()) {
+                leave_quietly();
+            }
+        }
+    };
+    thread_state();  // is used in the end, so it must be destroyed later
+    thread_local Sentinel sentinel;
+    (void)sentinel;
+}
 
 }  // namespace aclsim

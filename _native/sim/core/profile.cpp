@@ -24,7 +24,8 @@ std::string profile_directory() {
         }
     }
     Dl_info info{};
-    if (dladdr(reinterpret_cast<const void *>(&set_profile_directory), &info) == 0 || info.dli_fname == nullptr) {
+    if (dladdr(reinterpret_cast<const void *>(&set_profile_directory), &info) == 0 ||
+        info.dli_fname == nullptr) {
         return "profiles";
     }
     const std::string library = info.dli_fname;
@@ -33,7 +34,7 @@ std::string profile_directory() {
 }
 
 bool exists(const std::string &path) {
-    struct stat info {};
+    struct stat info{};
     return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
 }
 
@@ -120,8 +121,9 @@ bool load_profile(const std::string &name_or_path, Profile *out, std::string *er
         path = profile_directory() + "/" + name_or_path + ".toml";
     }
     if (!exists(path)) {
-        *error = "no device profile '" + name_or_path + "': there is no file " + path +
-                 "; give the name of a profile (instant, inference-card, atlas-a2) or the path of a TOML file";
+        *error =
+            "no device profile '" + name_or_path + "': there is no file " + path +
+            "; give the name of a profile (instant, inference-card, atlas-a2) or the path of a TOML file";
         return false;
     }
     try {

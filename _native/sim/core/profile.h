@@ -32,7 +32,8 @@ struct Profile {
     uint64_t model_ns(const std::string &model) const;
     // Copies take no time.
     bool instant() const {
-        return h2d_gbps == 0 && d2h_gbps == 0 && d2d_gbps == 0 && copy_latency_ns == 0 && launch_overhead_ns == 0;
+        return h2d_gbps == 0 && d2h_gbps == 0 && d2d_gbps == 0 && copy_latency_ns == 0 &&
+               launch_overhead_ns == 0;
     }
 };
 

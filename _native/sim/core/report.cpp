@@ -117,12 +117,14 @@ bool ReportGroup::deliverable() const {
 }
 
 aclError ReportGroup::process(int32_t timeout_ms) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(std::max(timeout_ms, 0));
+    const auto deadline =
+        std::chrono::steady_clock::now() + std::chrono::milliseconds(std::max(timeout_ms, 0));
     std::unique_lock<std::mutex> lock(mutex_);
     if (processing_) {
         lock.unlock();
-        return fail(ACL_ERROR_RT_INTERNAL_ERROR, "aclrtProcessReport was called from inside a callback; on a device "
-                                                 "this deadlocks");
+        return fail(ACL_ERROR_RT_INTERNAL_ERROR,
+                    "aclrtProcessReport was called from inside a callback; on a device "
+                    "this deadlocks");
     }
     for (;;) {
         if (closed_) {
@@ -181,20 +183,22 @@ aclError subscribe_report(uint64_t thread, Stream &stream) {
     Subscriptions &all = subscriptions();
     std::lock_guard<std::mutex> lock(all.mutex);
     if (stream.group != nullptr) {
-        return fail(ACL_ERROR_RT_STREAM_SUBSCRIBE, "stream %d is subscribed already, by %s", stream.id,
-                    stream.group_is_hidden ? "aclrtLaunchHostFunc, for life" : "a thread; unsubscribe it first");
+        return fail(
+            ACL_ERROR_RT_STREAM_SUBSCRIBE, "stream %d is subscribed already, by %s", stream.id,
+            stream.group_is_hidden ? "aclrtLaunchHostFunc, for life" : "a thread; unsubscribe it first");
     }
     std::shared_ptr<ReportGroup> &group = all.by_thread[thread];
     if (group == nullptr) {
         if (all.by_thread.size() > max_groups) {
             all.by_thread.erase(thread);
-            return fail(ACL_ERROR_RT_INTERNAL_ERROR, "%zu threads are subscribed, which is the most there can be",
-                        max_groups);
+            return fail(ACL_ERROR_RT_INTERNAL_ERROR,
+                        "%zu threads are subscribed, which is the most there can be", max_groups);
         }
         group = std::make_shared<ReportGroup>(thread, *stream.device);
     } else if (&group->device != stream.device) {
         return fail(ACL_ERROR_RT_THREAD_SUBSCRIBE,
-                    "thread %llu serves device %d; a thread serves streams of one device only, use another thread for "
+                    "thread %llu serves device %d; a thread serves streams of one device only, use another "
+                    "thread for "
                     "device %d",
                     static_cast<unsigned long long>(thread), group->device.id, stream.device->id);
     }
@@ -210,16 +214,18 @@ aclError unsubscribe_report(uint64_t thread, Stream &stream) {
         return fail(ACL_ERROR_RT_STREAM_SUBSCRIBE, "stream %d is not subscribed by a thread", stream.id);
     }
     if (stream.group->thread != thread) {
-        return fail(ACL_ERROR_RT_THREAD_SUBSCRIBE, "stream %d is subscribed by thread %llu, not by %llu", stream.id,
-                    static_cast<unsigned long long>(stream.group->thread), static_cast<unsigned long long>(thread));
+        return fail(ACL_ERROR_RT_THREAD_SUBSCRIBE, "stream %d is subscribed by thread %llu, not by %llu",
+                    stream.id, static_cast<unsigned long long>(stream.group->thread),
+                    static_cast<unsigned long long>(thread));
     }
     {
         Lock device_lock(stream.device->mutex);
         if (has_block_callbacks(stream)) {
-            return fail(ACL_ERROR_RT_INTERNAL_ERROR,
-                        "stream %d still has BLOCK callbacks pending; on a device unsubscribing now deadlocks. "
-                        "Synchronise the stream first",
-                        stream.id);
+            return fail(
+                ACL_ERROR_RT_INTERNAL_ERROR,
+                "stream %d still has BLOCK callbacks pending; on a device unsubscribing now deadlocks. "
+                "Synchronise the stream first",
+                stream.id);
         }
     }
     detach(stream);
@@ -237,8 +243,17 @@ aclError process_report(int32_t timeout_ms) {
     }
     if (group == nullptr) {
         return fail(ACL_ERROR_RT_THREAD_SUBSCRIBE,
-                    "thread %llu is not subscribed to any stream; call aclrtSubscribeReport before aclrtProcessReport",
+                    "thread %llu is not subscribed to any stream; call aclrtSubscribeReport before "
+                    "aclrtProcessReport",
                     static_cast<unsigned long long>(thread_key()));
+    }
+    if (context_table().find(thread_state().current_context) == nullptr &&
+        !primary_context_active(group->device.id)) {
+        return fail(
+            ACL_ERROR_RT_CONTEXT_NULL,
+            "device %d is not set and this thread has no current context; call aclrtSetCurrentContext "
+            "in the report thread",
+            group->device.id);
     }
     return group->process(timeout_ms);
 }
@@ -251,7 +266,8 @@ aclError subscribe_host_functions(Stream &stream) {
     }
     if (stream.group != nullptr) {
         return fail(ACL_ERROR_RT_STREAM_SUBSCRIBE,
-                    "stream %d is subscribed by a thread; host functions need a stream of their own", stream.id);
+                    "stream %d is subscribed by a thread; host functions need a stream of their own",
+                    stream.id);
     }
     Context &context = *stream.context;
     if (context.host_group == nullptr) {

@@ -59,7 +59,8 @@ aclError Device::touch_memory(const Entry &entry) const {
 bool Device::retire(Lock &lock, Stream &stream, uint64_t end) {
     const aclError code = stream.planned_failure != 0 ? stream.planned_failure : stream.result;
     if (stream.queue.front().op == Op::Custom) {
-        stream.queue.front().task->work = nullptr;  // what it holds is free before the unit's next task starts
+        stream.queue.front().task->work =
+            nullptr;  // what it holds is free before the unit's next task starts
     }
     release_unit(lock, stream, end);
     if (code != 0) {
@@ -161,8 +162,8 @@ aclsimRecord Device::describe(const Entry &entry, aclError code) const {
 
 // Synchronous copies on an undisturbed device without durations need no detour over the dispatcher.
 bool Device::can_run_inline(const Context &context) const {
-    return profile_.instant() && !held_ && fault_ == 0 && task_abort == 0 && !stopping_ && context.stop_code == 0 &&
-           faults.empty();
+    return profile_.instant() && !held_ && fault_ == 0 && task_abort == 0 && !stopping_ &&
+           context.stop_code == 0 && faults.empty();
 }
 
 aclError Device::run_inline(Lock &lock, const Entry &entry) {
@@ -215,7 +216,7 @@ void Device::settle_entry(Stream &stream, Entry &entry) {
     stream.used_slots -= entry.slots;
     stream.queue.pop();
     ++stream.finished;
-    count_live("tasks", -1);
+    --tasks;
     if (stream.space_waiters > 0) {
         space_freed_.push_back(&stream);
     }
@@ -244,9 +245,9 @@ void Device::drop_cancelled(Stream &stream, uint64_t end) {
 
 void Device::task_failed(Lock &lock, Stream &stream, const Entry &entry, aclError code) {
     stream.error = code;
-    stream.error_text = std::string("task ") + std::to_string(entry.task_id) + " (" + entry.kind + ") on stream " +
-                        std::to_string(stream.id) + " of device " + std::to_string(id) + " failed with " +
-                        std::to_string(code);
+    stream.error_text = std::string("task ") + std::to_string(entry.task_id) + " (" + entry.kind +
+                        ") on stream " + std::to_string(stream.id) + " of device " + std::to_string(id) +
+                        " failed with " + std::to_string(code);
     if (!stream.failure_text.empty()) {
         stream.error_text += ": " + stream.failure_text;
         stream.failure_text.clear();

@@ -17,8 +17,8 @@ struct Settings {
     std::atomic<bool> exceptions_on_reap{false};
     std::atomic<bool> shuffle_reports{false};
     std::atomic<uint32_t> op_wait_timeout_s{0};
-    std::atomic<bool> process_messages{false};   // err_msg_mode "1" of aclInit's configuration
-    std::atomic<int32_t> default_device{-1};     // defaultDevice of the same; -1: none
+    std::atomic<bool> process_messages{false};  // err_msg_mode "1" of aclInit's configuration
+    std::atomic<int32_t> default_device{-1};    // defaultDevice of the same; -1: none
 
     void reset();  // everything but what the ACL interface itself sets
 };

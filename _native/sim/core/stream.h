@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams, events and notifies as the dispatcher sees them. Everything here is guarded by the lock of the device the
-// object belongs to, unless it says otherwise.
+// Streams, events and notifies as the dispatcher sees them. Everything here is guarded by the lock of the
+// device the object belongs to, unless it says otherwise.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,8 @@ class ReportGroup;
 class Stream;
 class Notify;
 
-// One record of an event: waits bind to it, not to the event. Recycled by the device when nobody refers to it.
+// One record of an event: waits bind to it, not to the event. Recycled by the device when nobody refers to
+// it.
 struct Record {
     uint32_t references = 0;
     uint32_t pending = 0;  // record task and waits not yet through; the event id is held until they are
@@ -35,7 +36,18 @@ struct Record {
     std::vector<Stream *> waiting;
 };
 
-enum class Op : uint8_t { Copy, Set, Record, Wait, WaitLatch, ResetLatch, NotifyRecord, NotifyWait, Callback, Custom };
+enum class Op : uint8_t {
+    Copy,
+    Set,
+    Record,
+    Wait,
+    WaitLatch,
+    ResetLatch,
+    NotifyRecord,
+    NotifyWait,
+    Callback,
+    Custom
+};
 
 // A task in a stream's queue. Small and without allocation for everything but Custom.
 struct Entry {
@@ -106,16 +118,16 @@ private:
 };
 
 enum class StreamState : uint8_t {
-    Idle,         // nothing running; if something is queued it is in the ready list or may not start
-    Ready,        // in the ready list
-    WaitUnit,     // head task waits for a unit
-    Timed,        // running, ends by the clock
-    Working,      // its work runs on a compute thread
-    Busy,         // the dispatcher is at it with the lock released
-    WaitRecord,   // blocked in a wait
+    Idle,        // nothing running; if something is queued it is in the ready list or may not start
+    Ready,       // in the ready list
+    WaitUnit,    // head task waits for a unit
+    Timed,       // running, ends by the clock
+    Working,     // its work runs on a compute thread
+    Busy,        // the dispatcher is at it with the lock released
+    WaitRecord,  // blocked in a wait
     WaitLatch,
     WaitNotify,
-    WaitHost      // blocked by a BLOCK callback
+    WaitHost  // blocked by a BLOCK callback
 };
 
 struct ExceptionFacts {
@@ -149,25 +161,25 @@ public:
     StreamState state = StreamState::Idle;
     Stream *next_ready = nullptr;
     bool held = false;
-    uint64_t steps = 0;         // tasks that may still start while held
-    uint64_t generation = 0;    // outdates timers and work of a task that was cancelled
-    uint64_t free_at = 0;       // simulated time the previous task ended
-    uint64_t start_ns = 0;      // of the running task
+    uint64_t steps = 0;       // tasks that may still start while held
+    uint64_t generation = 0;  // outdates timers and work of a task that was cancelled
+    uint64_t free_at = 0;     // simulated time the previous task ended
+    uint64_t start_ns = 0;    // of the running task
     uint64_t due_ns = 0;
-    uint64_t unit_sequence = 0; // order of arrival among those that wait for a unit
-    int32_t unit_index = -1;    // unit it occupies; -1 none
-    int32_t unit_taken = 0;     // the same, kept for the timeline
+    uint64_t unit_sequence = 0;  // order of arrival among those that wait for a unit
+    int32_t unit_index = -1;     // unit it occupies; -1 none
+    int32_t unit_taken = 0;      // the same, kept for the timeline
     aclError planned_failure = 0;
-    aclError result = 0;        // of work that is through
+    aclError result = 0;  // of work that is through
     bool work_done = false;
-    bool cancel = false;        // the running task's outcome is to be dropped
+    bool cancel = false;  // the running task's outcome is to be dropped
     bool aborting = false;
-    bool closing = false;
+    bool closing = false;  // about to go: accepts nothing more
 
     uint64_t block_ticket = 0;  // of the BLOCK callback the stream waits for
     aclError error = 0;         // last failing task, until a sync takes it
     std::string error_text;
-    std::string failure_text;   // what the running task's work said about its failure
+    std::string failure_text;                // what the running task's work said about its failure
     std::vector<ExceptionFacts> unreported;  // failures whose exception callbacks are still to run
 
     uint32_t sync_waiters = 0;
@@ -188,9 +200,9 @@ public:
     Device *device = nullptr;
     EventKind kind = EventKind::Ex;
     uint32_t flags = 0;
-    int32_t id = -1;                // hardware id held for life (flagged SYNC events)
-    bool latched = false;           // flagged SYNC events
-    uint64_t waits_submitted = 0;   // flagged SYNC events, for aclrtQueryEventWaitStatus
+    int32_t id = -1;               // hardware id held for life (flagged SYNC events)
+    bool latched = false;          // flagged SYNC events
+    uint64_t waits_submitted = 0;  // flagged SYNC events, for aclrtQueryEventWaitStatus
     uint64_t waits_finished = 0;
     uint32_t tasks = 0;             // queued tasks that refer to the event object itself
     bool destroyed = false;         // the slot goes back when tasks is 0

@@ -18,6 +18,9 @@ aclError Device::blocked_code(const Stream &stream) const {
     if (task_abort != 0) {
         return task_abort;
     }
+    if (stream.closing) {
+        return ACL_ERROR_RT_INVALID_HANDLE;
+    }
     if (stream.aborting) {
         return ACL_ERROR_RT_STREAM_ABORT;
     }
@@ -28,12 +31,14 @@ aclError Device::enqueue(Lock &lock, Stream &stream, Entry entry) {
     void *handle = stream.handle;
     reap_exceptions(lock, stream);
     aclError code = blocked_code(stream);
-    while (code == 0 && stream.used_slots + entry.slots > settings().queue_depth.load(std::memory_order_relaxed)) {
+    while (code == 0 &&
+           stream.used_slots + entry.slots > settings().queue_depth.load(std::memory_order_relaxed)) {
         HostWaiter waiter(HostWaiter::For::Space, &stream, entry.slots);
         waiter.context = stream.context;
         code = wait(lock, waiter, -1, 0);
         if (code == 0) {
-            code = stream_table().find(handle) == &stream ? blocked_code(stream) : ACL_ERROR_RT_INVALID_HANDLE;
+            code =
+                stream_table().find(handle) == &stream ? blocked_code(stream) : ACL_ERROR_RT_INVALID_HANDLE;
         }
     }
     if (code != 0) {
@@ -47,7 +52,7 @@ aclError Device::enqueue(Lock &lock, Stream &stream, Entry entry) {
     stream.queue.push(entry);
     stream.used_slots += entry.slots;
     ++stream.submitted;
-    count_live("tasks", 1);
+    ++tasks;
     go_on(stream);
     return 0;
 }
@@ -56,11 +61,13 @@ bool Device::is_complete(const HostWaiter &waiter) const {
     switch (waiter.reason) {
         case HostWaiter::For::Finished: return waiter.stream->finished >= waiter.target;
         case HostWaiter::For::Space:
-            return waiter.stream->used_slots + waiter.target <= settings().queue_depth.load(std::memory_order_relaxed);
+            return waiter.stream->used_slots + waiter.target <=
+                   settings().queue_depth.load(std::memory_order_relaxed);
         case HostWaiter::For::Record: return waiter.record->done;
         case HostWaiter::For::EventId: return false;
         case HostWaiter::For::Cancelled: return !waiter.stream->cancel;
-        case HostWaiter::For::Blocked: return waiter.stream->sync_waiters + waiter.stream->space_waiters >= waiter.target;
+        case HostWaiter::For::Blocked:
+            return waiter.stream->sync_waiters + waiter.stream->space_waiters >= waiter.target;
     }
     return true;
 }
@@ -78,7 +85,7 @@ aclError Device::wait(Lock &lock, HostWaiter &waiter, int32_t timeout_ms, aclErr
         return 0;
     }
     uint32_t ignored = 0;
-    uint32_t &count = waiter.control                                ? ignored
+    uint32_t &count = waiter.control                               ? ignored
                       : waiter.reason == HostWaiter::For::Finished ? waiter.stream->sync_waiters
                       : waiter.reason == HostWaiter::For::Space    ? waiter.stream->space_waiters
                                                                    : ignored;
@@ -86,12 +93,14 @@ aclError Device::wait(Lock &lock, HostWaiter &waiter, int32_t timeout_ms, aclErr
     waiters_.push_back(&waiter);
     if (waiter.stream != nullptr && !waiter.control) {
         for (HostWaiter *other : waiters_) {
-            if (other->reason == HostWaiter::For::Blocked && other->stream == waiter.stream && is_complete(*other)) {
+            if (other->reason == HostWaiter::For::Blocked && other->stream == waiter.stream &&
+                is_complete(*other)) {
                 wake_one(*other, 0);
             }
         }
     }
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(std::max(timeout_ms, 0));
+    const auto deadline =
+        std::chrono::steady_clock::now() + std::chrono::milliseconds(std::max(timeout_ms, 0));
     while (!waiter.done) {
         if (timeout_ms < 0) {
             waiter.condition.wait(lock);
@@ -110,7 +119,8 @@ void Device::wake_finished(Stream &stream) {
         return;
     }
     for (HostWaiter *waiter : waiters_) {
-        if (waiter->reason == HostWaiter::For::Finished && waiter->stream == &stream && is_complete(*waiter)) {
+        if (waiter->reason == HostWaiter::For::Finished && waiter->stream == &stream &&
+            is_complete(*waiter)) {
             wake_one(*waiter, 0);
         }
     }
@@ -118,7 +128,8 @@ void Device::wake_finished(Stream &stream) {
 
 void Device::wake_waiters(const Context *context, aclError code) {
     for (HostWaiter *waiter : waiters_) {
-        if (!waiter->control && waiter->context != nullptr && (context == nullptr || waiter->context == context)) {
+        if (!waiter->control && waiter->context != nullptr &&
+            (context == nullptr || waiter->context == context)) {
             wake_one(*waiter, code);
         }
     }
@@ -131,7 +142,8 @@ void Device::flush_space() {
     }
     for (Stream *stream : space_freed_) {
         for (HostWaiter *waiter : waiters_) {
-            if (waiter->reason == HostWaiter::For::Space && waiter->stream == stream && is_complete(*waiter)) {
+            if (waiter->reason == HostWaiter::For::Space && waiter->stream == stream &&
+                is_complete(*waiter)) {
                 wake_one(*waiter, 0);
             }
         }

@@ -19,7 +19,8 @@ public:
     }
     uint32_t count() const { return count_; }
 
-    // A free unit for use from `*at` on; `*at` moves back if the unit was in use until later. -1: all are busy.
+    // A free unit for use from `*at` on; `*at` moves back if the unit was in use until later. -1: all are
+    // busy.
     int32_t acquire(uint64_t *at) {
         int32_t best = -1;
         for (uint32_t i = 0; i < count_; ++i) {
@@ -57,9 +58,11 @@ public:
     }
     // The stream that is next: highest priority (lowest number), then order of arrival. Null: none waits.
     Stream *next() {
-        const auto first = std::min_element(waiting_.begin(), waiting_.end(), [](const Stream *a, const Stream *b) {
-            return a->priority != b->priority ? a->priority < b->priority : a->unit_sequence < b->unit_sequence;
-        });
+        const auto first =
+            std::min_element(waiting_.begin(), waiting_.end(), [](const Stream *a, const Stream *b) {
+                return a->priority != b->priority ? a->priority < b->priority
+                                                  : a->unit_sequence < b->unit_sequence;
+            });
         if (first == waiting_.end()) {
             return nullptr;
         }
