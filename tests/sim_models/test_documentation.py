@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from sim_models.simulator import GEAR_INPUT, TYPES, Acl, Model
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "simulator" / "model-description.md"

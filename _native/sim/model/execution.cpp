@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "core/process.h"
 #include "model/model_error.h"
 
 namespace aclsim {
@@ -23,6 +24,7 @@ aclError Execution::prepare(uint32_t model_id, const aclmdlDataset *input, aclmd
                         dataset == input ? "input" : "output", static_cast<const void *>(dataset));
         }
     }
+    guard_exit_of_this_thread();
     auto execution = std::make_shared<Execution>();
     execution->model_id_ = model_id;
     if (aclError code = lease_model(model_id, &execution->lease_)) {

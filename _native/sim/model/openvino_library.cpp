@@ -136,7 +136,6 @@ void load(State &state) {
         library.streams = "1";
         self_test(library);
     }
-    arm_exit_guard();
     state.usable = true;
 }
 
