@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from sim_models.simulator import engine_path, library_path
 
 CHILD = """
