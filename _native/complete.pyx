@@ -34,7 +34,7 @@ cdef int complete(Operation operation) except -1:
     return operation.finish(record.error_of(operation), record)
 
 
-cdef dict _records = {}  # Failure.id -> FailureRecord
+cdef object _records = weakref.WeakValueDictionary()  # Failure.id -> FailureRecord
 
 
 cdef class FailureRecord:
@@ -44,6 +44,7 @@ cdef class FailureRecord:
     cdef DeviceCore device
     cdef readonly object exception
     cdef readonly bint told
+    cdef object __weakref__
 
     cdef object error_of(self, Operation operation):
         cdef rt.Ticket *ticket = &operation.ticket
@@ -82,9 +83,6 @@ cdef FailureRecord record_of(StreamCore stream, const shared_ptr[rt.Failure] &fa
         detail = "" if facts.issued else "It was not started."
         record.exception = _errors.error_from_code(
             facts.code, what, detail, device=facts.device, stream=facts.stream_id)
-    if len(_records) >= 256:
-        for key in [key for key, old in _records.items() if (<FailureRecord>old).told]:
-            del _records[key]
     _records[facts.id] = record
     return record
 

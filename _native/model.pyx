@@ -168,12 +168,16 @@ cdef class ModelCore:
             raise TypeError(f"{name} of model {self.label} must be a DeviceBuffer, not {type(buffer).__name__}")
         if (<Buffer>buffer).core is not self.core:
             raise ValueError(f"{name} lies on another device than model {self.label}")
-        if (<Buffer>buffer).nbytes < needed:
+        cdef Buffer given = buffer
+        cdef size_t room = given.block.memory.size - given.offset if given.block is not None else 0
+        tensor.size = given.nbytes
+        if self.gears and room >= needed:
+            tensor.size = needed  # of the largest gear; buffers of models with gears are that large by convention
+        elif not self.gears and given.nbytes < needed:
             raise ValueError(
-                f"{name} of model {self.label} needs {needed} bytes, the buffer {buffer!r} has {(<Buffer>buffer).nbytes}"
+                f"{name} of model {self.label} needs {needed} bytes, the buffer {given!r} has {given.nbytes}"
             )
-        (<Buffer>buffer).place(tensor.place)
-        tensor.size = (<Buffer>buffer).nbytes
+        given.place(tensor.place)
         return 0
 
     def run(self, inputs: object, outputs: object) -> Run:

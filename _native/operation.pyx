@@ -73,7 +73,7 @@ cdef class Operation:
             if self.error is None:
                 return self.value
             self.tell()
-            raise self.error
+            raise self.error.with_traceback(None)  # or the frames of everybody who got it would live on with it
         raise self.no_result()
 
     def exception(self):

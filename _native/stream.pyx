@@ -234,8 +234,6 @@ cdef class StreamCore:
             operation.ticket.extra.reset(new rt.TicketExtra())
             operation.ticket.extra.get().source = recorded.stream.stream
             operation.ticket.extra.get().source_seq = recorded.ticket.seq
-        # The record may still wait on the host, in the queue of its own stream; then this has to follow it there.
-        command.may_block = recorded.ticket.on_host
         return self.submit(operation, command)
 
     cdef Operation submit_execution(self, ModelCore model, Run run):

@@ -61,7 +61,8 @@ async def wait(operation: _native.Operation) -> object:
         return trio.lowlevel.Abort.SUCCEEDED
 
     operation.add_waiter(resume)
-    if operation.done():  # its loop was gone, and it had finished there
+    if operation.done():  # meanwhile, elsewhere; then nobody may resume this task for it
+        waiting = False
         return operation.result()
     await trio.lowlevel.wait_task_rescheduled(abort)
     return operation.result()

@@ -130,7 +130,7 @@ class Model(_native.ModelCore):
 
     async def _call(self, arrays: Sequence[NDArray[Any]], output_bytes: Sequence[int]) -> list[NDArray[Any]]:
         stream = self.stream
-        buffers = [self.device.empty_like(array) for array in arrays]
+        buffers = [self._input_buffer(index, array) for index, array in enumerate(arrays)]
         outputs = [self.device.empty(size, "uint8") for size in output_bytes]
         operations = [stream.memcpy(buffer, array) for buffer, array in zip(buffers, arrays, strict=True)]
         run = self._run(buffers, outputs)
@@ -139,6 +139,13 @@ class Model(_native.ModelCore):
         operations += [stream.memcpy(host, output) for host, output in zip(hosts, outputs, strict=True)]
         await _chain(operations)
         return [self._result(run, index, host) for index, host in enumerate(hosts)]
+
+    def _input_buffer(self, index: int, array: NDArray[Any]) -> DeviceBuffer:
+        if self._dynamic != "gears":
+            return self.device.empty_like(array)
+        with_gear = index if self.gear_index is None or index < self.gear_index else index + 1
+        largest = max(self.inputs[with_gear][4], array.nbytes)
+        return self.device.empty(largest, "uint8").view(array.shape, array.dtype)
 
     def _result(self, run: Run, index: int, host: NDArray[Any]) -> NDArray[Any]:
         info = self.output_infos[index]

@@ -102,6 +102,8 @@ def as_input(label: str, info: TensorInfo, value: object) -> NDArray[Any]:
         array = np.asarray(value)
     else:
         try:
+            if value is None:
+                raise TypeError("it is None")
             array = np.asarray(value, dtype=info.dtype)
         except (TypeError, ValueError) as error:
             raise TypeError(f"input {info.name!r} of model {label} cannot be made an array: {error}") from None

@@ -192,6 +192,12 @@ std::vector<std::shared_ptr<Stream>> Device::streams() {
     return streams_;
 }
 
+void Device::unblock_streams() {
+    for (const auto &stream : streams()) {
+        stream->unblock();
+    }
+}
+
 void Device::told(const std::shared_ptr<Failure> &failure) {
     const auto all = streams();
     std::lock_guard<std::mutex> failures(failure_mutex);

@@ -42,6 +42,7 @@ public:
     aclError wrap_stream(aclrtStream handle, std::shared_ptr<Stream> &out);                   // blocking
     void forget(Stream &stream);
     std::vector<std::shared_ptr<Stream>> streams();
+    void unblock_streams();  // worker: memory has come, or a record has been issued
 
     // Single calls with this device's context set (calls.cpp). Those marked so may block.
     aclError create_event(bool timed, aclrtEvent &out);

@@ -111,9 +111,7 @@ void MemoryPool::allocate(Memory *memory) {
         }
         changed_.notify_all();
     }
-    for (const auto &stream : device_.streams()) {
-        stream->issue_queued();
-    }
+    device_.unblock_streams();
 }
 
 void MemoryPool::free_block(Memory *memory) {

@@ -236,7 +236,7 @@ void Stream::abandon(aclError code, Outcome outcome) {
         }
         queue_.pop_front();
         ticket->on_host = false;
-        issued_seq_ = ticket->seq;
+        issued_seq_.store(ticket->seq, std::memory_order_release);
         in_flight_.fetch_add(1, std::memory_order_relaxed);
         flight_.append(ticket);
     }

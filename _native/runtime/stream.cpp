@@ -44,7 +44,7 @@ int Stream::submit(Ticket &ticket, const Command &command) {
     ticket.kind = command.kind;
     ticket.seq = last_seq_.load(std::memory_order_relaxed) + 1;
     const bool direct = queue_.empty() && in_flight_ < device_.options().flight_limit && !command.may_block &&
-                        command.state() == Memory::Ready;
+                        state_of(ticket, command) == Memory::Ready;
     if (direct) {
         ContextGuard guard(device_.api(), device_.context());
         aclError code = guard.status();
@@ -64,6 +64,15 @@ int Stream::submit(Ticket &ticket, const Command &command) {
     last_seq_.store(ticket.seq, std::memory_order_release);
     wake_worker();
     return kSubmitted;
+}
+
+// A wait for an event must not be issued before its record, which may still be on the host: the library would take
+// an event that was never recorded for done.
+int Stream::state_of(const Ticket &ticket, const Command &command) {
+    if (ticket.extra && ticket.extra->source && ticket.extra->source->issued_seq() < ticket.extra->source_seq) {
+        return Memory::Pending;
+    }
+    return command.state();
 }
 
 // Runs with the lock (direct) or without it (worker), so it touches no member that changes.
@@ -90,7 +99,7 @@ void Stream::accept(Ticket &ticket) {
     }
     flight_.append(&ticket);
     in_flight_.fetch_add(1, std::memory_order_relaxed);
-    issued_seq_ = ticket.seq;
+    issued_seq_.store(ticket.seq, std::memory_order_release);
     // A long run that nobody awaits still has to tell us how far the device is, or the queue could not move on.
     if (issued_seq_ - std::max(marker_seq_, retired_seq_) >= device_.options().flight_limit / 2) {
         launch_marker();
@@ -182,16 +191,25 @@ void Stream::wake_worker() {
     }
 }
 
+void Stream::unblock() {
+    if (blocked_.load()) {
+        issue_queued();
+    }
+}
+
 void Stream::issue_queued() {
     wake_posted_.store(false);
+    const uint64_t before = issued_seq();
+    blocked_.store(false);
     std::unique_lock<std::mutex> lock(mutex_);
     ContextGuard guard(device_.api(), device_.context());
     while (!queue_.empty() && in_flight_ < device_.options().flight_limit) {
         Queued &first = queue_.front();
         Ticket &ticket = *first.ticket;
-        const int state = first.command.state();
+        const int state = state_of(ticket, first.command);
         if (state == Memory::Pending) {
-            break;  // the allocation wakes us
+            blocked_.store(true);
+            break;
         }
         if (poisoned_.load(std::memory_order_acquire)) {
             ticket.failure = open_failure();
@@ -217,6 +235,10 @@ void Stream::issue_queued() {
     }
     if (issued_seq_ >= wanted_seq_ && wanted_seq_ > std::max(marker_seq_, retired_seq_)) {
         launch_marker();
+    }
+    lock.unlock();
+    if (issued_seq() != before) {
+        device_.unblock_streams();
     }
 }
 

@@ -66,12 +66,14 @@ public:
     aclrtStream handle() const { return handle_; }
     int32_t id() const { return id_; }
     bool foreign() const { return foreign_; }
+    uint64_t issued_seq() const { return issued_seq_.load(std::memory_order_acquire); }
     uint64_t last_seq() const { return last_seq_.load(std::memory_order_acquire); }
     size_t in_flight() const { return in_flight_.load(std::memory_order_relaxed); }
     size_t queued();
 
     // --- the device's threads ---
     void issue_queued();                    // worker: issue what fits
+    void unblock();                         // worker: what it waited for may be there now
     void sweep(int64_t now_ns);             // look for reports that never come, and for work nobody waits for
     void reap();                            // let the library hand over failures it has noticed
     bool mark_failed(uint32_t task, aclError code);  // false: its ticket is not known yet, ask again
@@ -90,6 +92,7 @@ private:
     };
 
     aclError issue(const Command &command, uint32_t &last_task) const;
+    static int state_of(const Ticket &ticket, const Command &command);
     void accept(Ticket &ticket);
     aclError launch_marker();
     aclError launch_marker_on_waiter(Marker &marker);
@@ -122,7 +125,7 @@ private:
     std::atomic<bool> poisoned_{false};  // the newest taint is open
     std::atomic<size_t> in_flight_{0};   // written under mutex_
     std::atomic<uint64_t> last_seq_{0};
-    uint64_t issued_seq_ = 0;
+    std::atomic<uint64_t> issued_seq_{0};   // written under mutex_
     uint64_t retired_seq_ = 0;
     uint64_t marker_seq_ = 0;   // the newest report asked for covers up to here
     uint64_t wanted_seq_ = 0;   // somebody waits for this one
@@ -133,6 +136,7 @@ private:
     size_t finishing_ = 0;      // retired, on their way through the worker
     bool issuing_ = false;      // the worker is inside an ACL call for the queue's first command
     bool confirm_due_ = false;
+    std::atomic<bool> blocked_{false};  // the queue's first command waits for memory or for a record elsewhere
     std::atomic<bool> wake_posted_{false};
 };
 

@@ -162,3 +162,50 @@ async def test_a_loop_that_is_not_run_for_a_while(npu: aa.Device, stream: aa.Str
         operation.add_done_callback(lambda _: None)
     sim.wait_tasks(stream, 100)  # blocks this loop while all the reports arrive
     await asyncio.gather(*operations)
+
+
+@pytest.mark.asyncio_only
+async def test_an_operation_of_another_loop_is_refused(npu: aa.Device, stream: aa.Stream, sim: Simulator) -> None:
+    with sim.hold(stream):
+        operation = stream.memset(npu.empty(4, "uint8"), 1)
+        event = stream.record()
+
+        async def elsewhere() -> str:
+            with pytest.raises(RuntimeError, match="another event loop"):
+                await operation
+            with anyio.move_on_after(0):
+                await event  # an event can be awaited anywhere
+            return "refused"
+
+        assert await anyio.to_thread.run_sync(lambda: anyio.run(elsewhere)) == "refused"
+    await operation
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+async def test_an_event_is_awaited_by_another_loop(
+    npu: aa.Device, stream: aa.Stream, sim: Simulator, backend: str
+) -> None:
+    waiting = threading.Event()
+
+    async def elsewhere(event: aa.Event) -> None:
+        async with anyio.create_task_group() as group:
+
+            async def wait() -> None:
+                await event
+                await event
+
+            group.start_soon(wait)
+            await anyio.lowlevel.checkpoint()
+            waiting.set()
+
+    def release() -> None:
+        waiting.wait()
+        sim.release(stream)
+
+    with sim.hold(stream):
+        operation = stream.memset(npu.empty(4, "uint8"), 1)
+        event = stream.record()
+        async with anyio.create_task_group() as group:
+            group.start_soon(anyio.to_thread.run_sync, lambda: anyio.run(elsewhere, event, backend=backend))
+            group.start_soon(anyio.to_thread.run_sync, release)
+    await operation

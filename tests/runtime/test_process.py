@@ -96,6 +96,7 @@ def test_loop_closed_with_work_in_flight_and_a_new_one(loop: str) -> None:
 
         async def second():
             sim.release(state["stream"])
+            await state["stream"]  # the last operation was submitted in the other loop
             target = np.zeros(64, "uint8")
             await state["stream"].memcpy(target, state["buffer"])
             assert (target == 5).all()
@@ -258,3 +259,21 @@ def test_import_touches_nothing() -> None:
     )
     script = "import os; before = dict(os.environ); import aioascend; assert before == dict(os.environ); import threading; assert threading.active_count() == 1"
     subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
+
+
+def test_exit_with_models_in_reference_cycles() -> None:
+    run_python(
+        """
+        async def main():
+            npu = await aa.open_device(0)
+            model = await npu.load_model(
+                b'[[inputs]]\\nname = "x"\\nshape = [4]\\n[[outputs]]\\nname = "y"\\nshape = [4]\\nfill = "copy"\\n')
+            await model(np.ones(4, "float32"))
+            model.itself = [model, npu]
+            event = model.stream.record()
+            model.stream.events = [event, model]
+
+        asyncio.run(main())
+        gc.collect()
+        """,
+    )
