@@ -240,6 +240,19 @@ Signature make_signature(const ModelSource &source, engine::Model &model) {
     return out;
 }
 
+// Whether an input is a number that decides what is computed, such as a sampling rate. An execution with
+// another value would then prepare another computation, and OpenVINO 2025.1 even keeps to that one for the
+// same shapes.
+bool steered_by_numbers(const Signature &signature) {
+    return std::any_of(signature.inputs.begin(),
+                       signature.inputs.begin() + static_cast<std::ptrdiff_t>(signature.engine_inputs()),
+                       [](const Tensor &tensor) {
+                           const bool real = tensor.type == ACL_FLOAT || tensor.type == ACL_FLOAT16 ||
+                                             tensor.type == ACL_BF16 || tensor.type == ACL_DOUBLE;
+                           return !real && tensor.shape.size() <= 1;
+                       });
+}
+
 }  // namespace
 
 bool Signature::is_dynamic() const {
@@ -287,7 +300,7 @@ Program::Executable Program::make_executable() {
 
 // A shape's first execution prepares kernels, which takes many times longer than the ones after it.
 void Program::warm_up(engine::Request &request) const {
-    if (signature_->is_dynamic()) {
+    if (signature_->is_dynamic() || steered_by_numbers(*signature_)) {
         return;
     }
     std::vector<GearShapes> shapes = signature_->gears;
