@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # cython: language_level=3, embedsignature=True, binding=True, boundscheck=False, wraparound=False
-# cython: freethreading_compatible=False
+# cython: freethreading_compatible=False, auto_pickle=False
 """The compiled core of aioascend: everything between a coroutine and the C++ runtime.
 
 One extension, in parts. The life of an await, part by part: stream.pyx submits, operation.pyx is awaited and asks for
@@ -35,6 +35,24 @@ from libcpp.vector cimport vector
 cimport cython
 
 cimport runtime as rt
+
+__all__ = [
+    "Buffer",
+    "DeviceBuffer",
+    "DeviceCore",
+    "Event",
+    "Library",
+    "LoopBridge",
+    "ModelCore",
+    "Operation",
+    "PinnedBuffer",
+    "Run",
+    "StreamCore",
+    "forget_closed_loops",
+    "forget_trio_run",
+    "load_library",
+    "ticket_counts",
+]
 
 include "library.pyx"
 include "loops.pyx"

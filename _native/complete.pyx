@@ -37,6 +37,7 @@ cdef int complete(Operation operation) except -1:
 cdef object _records = weakref.WeakValueDictionary()  # Failure.id -> FailureRecord
 
 
+@cython.final
 cdef class FailureRecord:
     """One failure of the device as Python sees it: its exception, and whether anybody has been told."""
 
@@ -96,6 +97,7 @@ cdef report_to_loop(LoopBridge bridge, str message, object error):
         sys.unraisablehook(Unraisable(type(error), error, error.__traceback__, message, None))
 
 
+@cython.final
 cdef class Unraisable:
     """What sys.unraisablehook takes."""
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
+@cython.final
 cdef class DeviceCore:
     """What `aioascend.Device` is made of. Opening and closing block; they are for worker threads."""
 

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
+@cython.final
 @cython.no_gc_clear  # its end needs the device
 cdef class Event:
     """A point in a stream: everything submitted before it was recorded. Made by `Stream.record`.
 
-    `await event` waits for that point, any number of times and from any coroutine; cancelling one wait leaves the others
-    alone. `Stream.wait(event)` holds up another stream instead of the host.
+    `await event` waits for that point, any number of times, from any coroutine and any loop; cancelling one wait leaves
+    the others alone. `Stream.wait(event)` holds up another stream instead of the host.
 
     Raises when awaited: as `Operation`; a failure in front of the event is a DependencyError.
     """

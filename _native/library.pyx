@@ -2,6 +2,7 @@
 # The loaded ACL library, and how its codes become exceptions.
 
 
+@cython.final
 cdef class Library:
     """A loaded AscendCL library: where it came from and what it can do. Made by `load_library`."""
 

@@ -11,6 +11,7 @@ cdef long long _tickets_late = 0
 cdef long long _tickets_total = 0
 
 
+@cython.final
 cdef class LoopBridge:
     """One event loop as the runtime sees it."""
 

@@ -2,6 +2,7 @@
 # Device memory, pinned host memory, and views of the caller's own host memory.
 
 
+@cython.final
 cdef class HostView:
     """Holds the buffer of a host object, so that it can neither move nor go away while the device uses it."""
 
@@ -54,6 +55,7 @@ cdef object count_bytes(tuple shape, object dtype):
     return total
 
 
+@cython.final
 @cython.no_gc_clear  # its end needs the device
 cdef class Block:
     """Owns one block of pool memory; the buffers that look into it share it."""
@@ -137,7 +139,8 @@ cdef class Buffer:
         new_shape = normal_shape(shape)
         nbytes = count_bytes(new_shape, new_dtype)
         if nbytes > self.nbytes:
-            raise ValueError(f"a view of shape {new_shape} and {new_dtype} needs {nbytes} bytes, {self!r} has {self.nbytes}")
+            raise ValueError(
+                f"a view of shape {new_shape} and {new_dtype} needs {nbytes} bytes, {self!r} has {self.nbytes}")
         return self.part(0, new_shape, new_dtype, nbytes)
 
     def __getitem__(self, index: object):
@@ -168,6 +171,7 @@ cdef int fill_buffer(Buffer buffer, DeviceCore core, object shape, object dtype,
     return 0
 
 
+@cython.final
 cdef class DeviceBuffer(Buffer):
     """An array in device memory. Made by `Device.empty`; released when nothing refers to it.
 
@@ -190,6 +194,7 @@ cdef class DeviceBuffer(Buffer):
         return buffer_address(self)
 
 
+@cython.final
 cdef class PinnedBuffer(Buffer):
     """An array in pinned host memory, which the device reads and writes directly. Made by `Device.pinned`.
 
@@ -222,6 +227,7 @@ cdef class PinnedBuffer(Buffer):
         PyObject_GetBuffer(self.array, view, flags)
 
 
+@cython.final
 cdef class RawBytes:
     """The bytes of a pinned buffer, for numpy to look into."""
 
@@ -249,6 +255,7 @@ cdef enum Where:
     ON_DEVICE, PINNED, PAGEABLE
 
 
+@cython.final
 cdef class Side:
     """One end of a copy: where it lies, how large it is, and what keeps it there."""
 

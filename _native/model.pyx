@@ -32,7 +32,7 @@ cdef class ModelCore:
                 self.core.device.unload_model_soon(self.loaded.id)
             del self.loaded
 
-    def _load(self, core: DeviceCore, source: object, label: str) -> None:
+    def _load_core(self, core: DeviceCore, source: object, label: str) -> None:
         """Blocks. `source`: a path (str), or the bytes of a model."""
         cdef uint32_t id = 0
         cdef int code
@@ -154,9 +154,11 @@ cdef class ModelCore:
             raise MemoryError("the library could not make the datasets of a model run")
         run.execution.dynamic = rt.DynamicKind.Static
         for index in range(len(inputs)):
-            self.fill(run.execution.inputs[index], inputs[index], f"input {self.inputs[index][0]!r}", self.inputs[index][4])
+            name, *_, needed = self.inputs[index]
+            self.fill(run.execution.inputs[index], inputs[index], f"input {name!r}", needed)
         for index in range(len(outputs)):
-            self.fill(run.execution.outputs[index], outputs[index], f"output {self.outputs[index][0]!r}", self.outputs[index][3])
+            name, *_, needed = self.outputs[index]
+            self.fill(run.execution.outputs[index], outputs[index], f"output {name!r}", needed)
         run.buffers = (inputs, outputs)
         return run
 
@@ -189,6 +191,7 @@ cdef void del_execution(rt.Execution *execution) noexcept:
     del execution
 
 
+@cython.final
 @cython.no_gc_clear  # its end needs the device
 cdef class Run:
     """One run of a model: its datasets and buffers, and the dynamic setting that belongs to it."""

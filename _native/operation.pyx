@@ -8,6 +8,7 @@ cdef object _InvalidStateError = asyncio.InvalidStateError
 cdef object _CancelledError = asyncio.CancelledError
 
 
+@cython.final
 cdef class Operation:
     """Work on the device, submitted when this object was made. Awaiting it waits; it starts nothing.
 
@@ -84,7 +85,9 @@ cdef class Operation:
         raise self.no_result()
 
     cdef object no_result(self):
-        return self._make_cancelled_error() if self.state == CANCELLED else _InvalidStateError("the operation is not done")
+        if self.state == CANCELLED:
+            return self._make_cancelled_error()
+        return _InvalidStateError("the operation is not done")
 
     def _make_cancelled_error(self):
         """Part of the Future protocol that asyncio.gather relies on."""
@@ -257,6 +260,7 @@ cdef class Operation:
         return f"<Operation {operation_name(self)} {state}>"
 
 
+@cython.final
 cdef class Await:
     """One await of an operation."""
 

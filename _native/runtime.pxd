@@ -155,6 +155,7 @@ cdef extern from "bridge.h" namespace "aioascend" nogil:
         int fd()
         Ticket *drain()
         Ticket *close()
+
         @staticmethod
         Bridge &orphans()
 
@@ -219,6 +220,7 @@ cdef extern from "execution.h" namespace "aioascend" nogil:
         DynamicKind dynamic
         size_t dynamic_index
         vector[uint64_t] dynamic_values
+
         @staticmethod
         Execution *take(LoadedModel &, size_t, size_t)
         void give_back()
@@ -283,7 +285,6 @@ cdef extern from "device.h" namespace "aioascend" nogil:
         const AclApi &api()
         const Options &options()
         aclrtContext context()
-        int32_t index()
         int64_t reports_requested()
 
 

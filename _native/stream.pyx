@@ -132,7 +132,8 @@ cdef class StreamCore:
         cdef Side source = side_of(src, self.core, False, "src")
         if to.nbytes != source.nbytes:
             raise ValueError(
-                f"dst has {to.nbytes} bytes and src has {source.nbytes}; they must be equal. Copy a part with buffer[a:b]"
+                f"dst has {to.nbytes} bytes and src has {source.nbytes}; they must be equal. "
+                "Copy a part with buffer[a:b]"
             )
         if to.where != ON_DEVICE and source.where != ON_DEVICE:
             raise ValueError("dst and src are both host memory; copy them with numpy, or give a DeviceBuffer")

@@ -34,7 +34,7 @@ async def _watch(bridge: _native.LoopBridge) -> None:
         _native.forget_trio_run(bridge)
 
 
-async def wait(operation: _native.Operation) -> object:
+async def wait(operation: _native.Operation) -> None:
     """Awaits a pending operation. A cancelled scope ends the wait at once and leaves the operation alone."""
     task = trio.lowlevel.current_task()
     token = trio.lowlevel.current_trio_token()
@@ -63,6 +63,7 @@ async def wait(operation: _native.Operation) -> object:
     operation.add_waiter(resume)
     if operation.done():  # meanwhile, elsewhere; then nobody may resume this task for it
         waiting = False
-        return operation.result()
+        operation.result()
+        return
     await trio.lowlevel.wait_task_rescheduled(abort)
-    return operation.result()
+    operation.result()

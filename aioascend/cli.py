@@ -31,9 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="aioascend", description="Coroutine-native asyncio runtime for Ascend NPUs."
-    )
+    parser = argparse.ArgumentParser(prog="aioascend", description="Coroutine-native asyncio runtime for Ascend NPUs.")
     parser.add_argument("--version", action="version", version=f"aioascend {aioascend.__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 

@@ -9,10 +9,9 @@ import weakref
 from collections.abc import Generator
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import anyio
-import numpy as np
 
 from aioascend import _native
 from aioascend._backend import Backend, load_backend
@@ -23,6 +22,7 @@ from aioascend.stream import CLOSE_GRACE_S, Stream, StreamContext
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
+    from typing_extensions import Self
 
     from aioascend._native import DeviceBuffer, PinnedBuffer
 
@@ -67,7 +67,7 @@ class DeviceStatistics:
 class _Opened:
     """A device as the process has it: shared, and closed with its last user."""
 
-    _all: dict[tuple[str, int], _Opened] = {}
+    _all: ClassVar[dict[tuple[str, int], _Opened]] = {}
     _lock = threading.Lock()
 
     def __init__(self, core: _native.DeviceCore, options: dict[str, int]) -> None:
@@ -112,7 +112,7 @@ class Device:
     """
 
     def __init__(self, opened: _Opened, backend: Backend) -> None:
-        self._opened = opened
+        self._opened: _Opened | None = opened
         self._core = opened.core
         self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
         self._models: weakref.WeakSet[Model] = weakref.WeakSet()
@@ -238,8 +238,6 @@ class Device:
         Buffers of a closed device can no longer be used; arrays over pinned memory stay readable. May be called again.
         A cancelled close leaves the device closed to submits, and can be repeated.
         """
-        if self._closed and not self._streams and self._opened is None:
-            return
         self._closed = True
         for stream in list(self._streams):
             stream._close()
@@ -255,7 +253,7 @@ class Device:
         if self._closed:
             raise RuntimeClosedError(f"device {self.index} is closed")
 
-    async def __aenter__(self) -> Device:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(
@@ -271,6 +269,11 @@ class Device:
         return f"<Device {self.index} ({self.backend}){', closed' if self._closed else ''}>"
 
 
+def _check_index(index: object) -> None:
+    if not isinstance(index, int) or isinstance(index, bool) or index < 0:
+        raise ValueError(f"index must be a device index, 0 or more, not {index!r}")
+
+
 class DeviceContext:
     """A device about to be opened: `async with` it, or `await` it and close the device yourself."""
 
@@ -278,7 +281,6 @@ class DeviceContext:
         self._index = index
         self._backend = backend
         self._options = options
-        self._device: Device | None = None
 
     async def _open(self) -> Device:
         backend = await run_blocking(lambda: load_backend(self._backend))
@@ -297,7 +299,6 @@ class DeviceContext:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        assert self._device is not None
         await self._device.__aexit__(kind, error, traceback)
 
 
@@ -332,8 +333,7 @@ def open_device(
         DeviceError: the device cannot be opened.
         ForkError: the process was forked after the runtime was started.
     """
-    if not isinstance(index, int) or isinstance(index, bool) or index < 0:
-        raise ValueError(f"index must be a device index, 0 or more, not {index!r}")
+    _check_index(index)
     if flight_limit is not None and flight_limit < 2:
         raise ValueError(f"flight_limit must be at least 2, not {flight_limit}")
     if report_timeout is not None and not 0 < report_timeout < 1e6:

@@ -20,6 +20,7 @@ from aioascend.tensors import TensorInfo, as_input, bind_arguments, check_tensor
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from typing_extensions import Self
 
     from aioascend._native import DeviceBuffer, Operation, Run
     from aioascend.device import Device
@@ -53,6 +54,11 @@ class Model(_native.ModelCore):
     input_infos: tuple[TensorInfo, ...]
     output_infos: tuple[TensorInfo, ...]
 
+    def __init__(self) -> None:
+        self._dynamic = "static"
+        self._exclusive = anyio.Lock()
+        self._learned: dict[Shapes, list[int]] = {}  # input shapes -> bytes of each output
+
     @classmethod
     async def _load(cls, device: Device, source: str | os.PathLike[str] | bytes, name: str | None) -> Model:
         model = cls()
@@ -68,7 +74,7 @@ class Model(_native.ModelCore):
         def load() -> Model:
             if isinstance(source, str):
                 _check_path(source, device.backend)
-            _native.ModelCore._load(model, device._core, source, label)
+            model._load_core(device._core, source, label)
             return model
 
         await run_blocking(load, undo=lambda made: made._unload())
@@ -79,8 +85,6 @@ class Model(_native.ModelCore):
             with anyio.CancelScope(shield=True):
                 await run_blocking(model._unload)
             raise
-        model._exclusive = anyio.Lock()
-        model._learned = {}
         return model
 
     def _describe_for_python(self) -> None:
@@ -141,9 +145,9 @@ class Model(_native.ModelCore):
         return [self._result(run, index, host) for index, host in enumerate(hosts)]
 
     def _input_buffer(self, index: int, array: NDArray[Any]) -> DeviceBuffer:
-        if self._dynamic != "gears":
+        if self.gear_index is None:
             return self.device.empty_like(array)
-        with_gear = index if self.gear_index is None or index < self.gear_index else index + 1
+        with_gear = index if index < self.gear_index else index + 1
         largest = max(self.inputs[with_gear][4], array.nbytes)
         return self.device.empty(largest, "uint8").view(array.shape, array.dtype)
 
@@ -156,18 +160,13 @@ class Model(_native.ModelCore):
     # --- models of dynamic shape ---
 
     async def _call_dynamic(self, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-        """The library cannot say how large the outputs will be, so the first run for a combination of input shapes
-        lets it allocate them (aclmdlExecute, in a worker thread) and remembers their sizes; the next ones are submitted."""
+        """The library cannot say how large the outputs will be. So the first run for a combination of input shapes lets
+        it allocate them (aclmdlExecute, in a worker thread) and remembers their sizes; later ones are submitted."""
         shapes: Shapes = tuple(array.shape for array in arrays)
         async with self._exclusive:
             if shapes not in self._learned:
                 return await self._learn(shapes, arrays)
-            sizes = self._learned[shapes]
-            call = self._start_dynamic(arrays, sizes)
-        return await call
-
-    def _start_dynamic(self, arrays: Sequence[NDArray[Any]], sizes: Sequence[int]) -> Any:
-        return self._call(arrays, sizes)
+        return await self._call(arrays, self._learned[shapes])
 
     async def _learn(self, shapes: Shapes, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
         buffers = [self.device.empty_like(array) for array in arrays]
@@ -221,13 +220,12 @@ class Model(_native.ModelCore):
         return self._run(inputs, outputs).submit(self.stream if stream is None else stream)
 
     def _run(self, inputs: Sequence[DeviceBuffer], outputs: Sequence[DeviceBuffer | None]) -> Run:
-        if self._dynamic != "gears":
+        if self.gear_index is None:
             run = self.run(inputs, outputs)
             if self._dynamic == "shapes":
                 run.set_shapes([buffer.shape for buffer in inputs])
             return run
         kind, values = self._gear([buffer.shape for buffer in inputs])
-        assert self.gear_index is not None
         with_gear = list(inputs)
         with_gear.insert(self.gear_index, self.device.empty(self.inputs[self.gear_index][4], "uint8"))
         run = self.run(with_gear, outputs)
@@ -270,7 +268,7 @@ class Model(_native.ModelCore):
         await self._drained()
         await run_blocking(self._unload)
 
-    async def __aenter__(self) -> Model:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(
@@ -289,8 +287,10 @@ class Model(_native.ModelCore):
 def _check_path(path: str, backend: str) -> None:
     if os.path.isdir(path):
         raise IsADirectoryError(f"{path!r} is a directory, not a model file")
-    stand_ins = [Path(path).with_suffix(suffix) for suffix in (".onnx", ".toml", ".json")] if backend == "sim" else []
-    if not any(os.path.exists(candidate) for candidate in (path, *stand_ins)):
+    stand_ins: list[Path] = (
+        [Path(path).with_suffix(suffix) for suffix in (".onnx", ".toml", ".json")] if backend == "sim" else []
+    )
+    if not any(candidate.exists() for candidate in (Path(path), *stand_ins)):
         raise FileNotFoundError(f"no model file {path!r}")
 
 

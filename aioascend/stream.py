@@ -13,6 +13,8 @@ from aioascend import _native
 from aioascend._threads import run_blocking
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from aioascend._native import DeviceBuffer, Operation
     from aioascend.device import Device
     from aioascend.model import Model
@@ -60,7 +62,7 @@ class Stream(_native.StreamCore):
             self._report_untold()
             self.device._forget_stream(self)
 
-    async def __aenter__(self) -> Stream:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(
@@ -84,7 +86,6 @@ class StreamContext:
         self._device = device
         self._priority = priority
         self._flags = flags
-        self._stream: Stream | None = None
 
     async def _open(self) -> Stream:
         stream = Stream()
@@ -108,5 +109,4 @@ class StreamContext:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        assert self._stream is not None
         await self._stream.__aexit__(kind, error, traceback)

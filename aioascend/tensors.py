@@ -61,7 +61,8 @@ def dtype_of(acl_type: int, what: str) -> np.dtype[Any]:
             import ml_dtypes
         except ImportError:
             raise TypeError(f"{what} is bfloat16, which numpy gets from ml_dtypes: pip install ml_dtypes") from None
-        return np.dtype(ml_dtypes.bfloat16)
+        bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return bfloat16
     if acl_type not in _DTYPES:
         raise TypeError(f"{what} has aclDataType {acl_type}, which numpy has no dtype for")
     return np.dtype(_DTYPES[acl_type])
@@ -109,5 +110,7 @@ def as_input(label: str, info: TensorInfo, value: object) -> NDArray[Any]:
             raise TypeError(f"input {info.name!r} of model {label} cannot be made an array: {error}") from None
     check_tensor(label, info, array.shape, array.dtype)
     if not array.dtype.isnative:
-        raise TypeError(f"input {info.name!r} of model {label} has foreign byte order; convert with astype({info.dtype})")
+        raise TypeError(
+            f"input {info.name!r} of model {label} has foreign byte order; convert with astype({info.dtype})"
+        )
     return np.ascontiguousarray(array)

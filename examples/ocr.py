@@ -24,9 +24,7 @@ from aioascend.demo import detect, files, lines, pages
 class Reader:
     """The three models, loaded."""
 
-    def __init__(
-        self, detector: aa.Model, classifier: aa.Model, recogniser: aa.Model, alphabet: tuple[str, ...]
-    ):
+    def __init__(self, detector: aa.Model, classifier: aa.Model, recogniser: aa.Model, alphabet: tuple[str, ...]):
         self.detector = detector
         self.classifier = classifier
         self.recogniser = recogniser

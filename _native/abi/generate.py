@@ -187,9 +187,7 @@ def functions_inc(abi: Abi) -> str:
             optional = 0 if function.get("required") else 1
             params = parameter_list(function["params"])
             arguments = ", ".join(param for _, param in function["params"])
-            lines.append(
-                wrap(f"ACL_FUNCTION({name}, {optional}, {function['returns']}, ({params}), ({arguments}))")
-            )
+            lines.append(wrap(f"ACL_FUNCTION({name}, {optional}, {function['returns']}, ({params}), ({arguments}))"))
     return "\n".join(lines) + "\n"
 
 

@@ -87,9 +87,7 @@ def render(name: str, text: str, font: ImageFont.FreeTypeFont, random: np.random
     lines = wrap(text, font, PAGE_WIDTH - 2 * MARGIN)
     pitch = round(font.size * LINE_SPACING)
     if MARGIN + pitch * len(lines) > PAGE_HEIGHT:
-        raise ValueError(
-            f"{name}: {len(lines)} lines, {pitch} pixels each, do not fit on {PAGE_HEIGHT} pixels"
-        )
+        raise ValueError(f"{name}: {len(lines)} lines, {pitch} pixels each, do not fit on {PAGE_HEIGHT} pixels")
     for row, line in enumerate(lines):
         draw.text((MARGIN, MARGIN + row * pitch), line, fill=24, font=font)
     turned = sheet.rotate(random.uniform(-MAX_TURN, MAX_TURN), Image.Resampling.BICUBIC, fillcolor=244)

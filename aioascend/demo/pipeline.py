@@ -59,9 +59,7 @@ class Watcher(Protocol):
 class Compose(Protocol):
     """A way to do `work` for each item; the results come in the order of the items."""
 
-    async def __call__(
-        self, work: Callable[[Item], Awaitable[Result]], items: Iterable[Item]
-    ) -> list[Result]: ...
+    async def __call__(self, work: Callable[[Item], Awaitable[Result]], items: Iterable[Item]) -> list[Result]: ...
 
 
 async def together(work: Callable[[Item], Awaitable[Result]], items: Iterable[Item]) -> list[Result]:

@@ -221,9 +221,7 @@ class Simulator:
             raise ValueError(f"kind must be one of {', '.join(TASK_KINDS)}, or None for any, not {kind!r}")
         handle = None if stream is None else handle_of(stream)
         name = None if kind is None else kind.encode()
-        self._control.command(
-            "aclsimFailTask", index_of(device), handle, name, count_of("nth", nth), failure(code)
-        )
+        self._control.command("aclsimFailTask", index_of(device), handle, name, count_of("nth", nth), failure(code))
 
     def drop_callback(
         self, nth: int = 1, *, device: DeviceLike | None = None, stream: StreamLike | None = None

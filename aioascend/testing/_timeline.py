@@ -79,11 +79,7 @@ def unit_overlap(records: Iterable[TaskRecord]) -> UnitOverlap:
     Units are the copy engines and each AI Core, of each device. Tasks that occupy none of them ("none",
     "host") and tasks that took no time, as under the profile "instant", do not count.
     """
-    work = [
-        record
-        for record in records
-        if record.unit not in ("none", "host") and record.end_ns > record.start_ns
-    ]
+    work = [record for record in records if record.unit not in ("none", "host") and record.end_ns > record.start_ns]
     if not work:
         return UnitOverlap(span=0.0, busy={}, active=0.0, shared=0.0)
     span = max(record.end_ns for record in work) - min(record.start_ns for record in work)

@@ -107,9 +107,7 @@ def test_a_wrong_claim_is_noticed(claim: str, abi_folder: Path, tmp_path: Path) 
     assert "static assertion failed" in done.stderr or "static_assert failed" in done.stderr
 
 
-def test_a_plain_c_program_can_include_it(
-    abi_folder: Path, tmp_path: Path, compile_: Callable[..., None]
-) -> None:
+def test_a_plain_c_program_can_include_it(abi_folder: Path, tmp_path: Path, compile_: Callable[..., None]) -> None:
     source = tmp_path / "program.c"
     source.write_text(
         '#include "acl/acl.h"\n'

@@ -23,9 +23,7 @@ def exported(library: Path) -> set[str]:
     return {line.split()[0] for line in done.stdout.splitlines()}
 
 
-def test_the_simulator_exports_exactly_the_abi_and_its_controls(
-    abi: dict[str, Any], abi_folder: Path
-) -> None:
+def test_the_simulator_exports_exactly_the_abi_and_its_controls(abi: dict[str, Any], abi_folder: Path) -> None:
     header = (abi_folder.parent / "sim" / "include" / "aclsim.h").read_text(encoding="utf-8")
     controls = set(re.findall(r"\b(aclsim[A-Z]\w*)\s*\(", header))
     assert controls

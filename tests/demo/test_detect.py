@@ -23,9 +23,7 @@ from aioascend.demo import detect
         (900, 4000, (640, 1280)),
     ],
 )
-def test_a_page_runs_at_the_smallest_size_that_holds_it(
-    height: int, width: int, size: tuple[int, int]
-) -> None:
+def test_a_page_runs_at_the_smallest_size_that_holds_it(height: int, width: int, size: tuple[int, int]) -> None:
     assert detect.detector_size(height, width) == size
 
 
@@ -56,9 +54,7 @@ def test_a_large_page_is_shrunk_and_its_boxes_are_not() -> None:
     np.testing.assert_allclose(box.mean(axis=0), (200, 600), atol=2)
 
 
-def map_with(
-    *cores: tuple[tuple[float, float], tuple[float, float], float], likely: float = 0.9
-) -> detect.FloatArray:
+def map_with(*cores: tuple[tuple[float, float], tuple[float, float], float], likely: float = 0.9) -> detect.FloatArray:
     """A detector's answer: `likely` inside rectangles given as centre, size and angle, 0 elsewhere."""
     heat = np.zeros((640, 640), np.float32)
     for core in cores:
@@ -108,8 +104,7 @@ def test_reading_order_is_row_by_row_on_a_turned_page(turn: float) -> None:
     about = cv2.getRotationMatrix2D((320, 320), -turn, 1.0)
     centres = [about @ (x, y, 1) for x, y in places]
     boxes = [
-        cv2.boxPoints(((float(x), float(y)), (200.0, 24.0), turn)).astype(np.float32)[[1, 2, 3, 0]]
-        for x, y in centres
+        cv2.boxPoints(((float(x), float(y)), (200.0, 24.0), turn)).astype(np.float32)[[1, 2, 3, 0]] for x, y in centres
     ]
     shuffled = np.random.default_rng(3).permutation(len(boxes)).tolist()
     order = detect.reading_order([detect._clockwise(boxes[index]) for index in shuffled])

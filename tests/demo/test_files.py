@@ -21,9 +21,7 @@ def test_the_bundled_models_and_their_alphabet_are_found_without_importing_the_p
 
 
 def test_what_is_not_installed_is_named_with_the_remedy() -> None:
-    with pytest.raises(
-        FileNotFoundError, match=r'a\.ttf of the package no_such_font: pip install "aioascend\[demo\]"'
-    ):
+    with pytest.raises(FileNotFoundError, match=r'a\.ttf of the package no_such_font: pip install "aioascend\[demo\]"'):
         package_file("no_such_font", "a.ttf")
     with pytest.raises(FileNotFoundError, match="pip install --no-deps rapidocr-onnxruntime"):
         package_file("rapidocr_onnxruntime", "models/none.onnx")
@@ -46,14 +44,10 @@ def test_models_of_a_folder_compiled_ones_first(tmp_path: Path) -> None:
 
 def test_a_folder_without_a_model_says_which_is_missing(tmp_path: Path) -> None:
     (tmp_path / "det.om").touch()
-    with pytest.raises(
-        FileNotFoundError, match=r"no cls\.om and no cls\.onnx in .*needs det\.om, cls\.om, rec\.om"
-    ):
+    with pytest.raises(FileNotFoundError, match=r"no cls\.om and no cls\.onnx in .*needs det\.om, cls\.om, rec\.om"):
         models_in(tmp_path)
 
 
 def test_a_model_without_an_alphabet() -> None:
-    with pytest.raises(
-        ValueError, match=r"det_infer\.onnx lists no characters in its metadata: put characters\.txt"
-    ):
+    with pytest.raises(ValueError, match=r"det_infer\.onnx lists no characters in its metadata: put characters\.txt"):
         read_alphabet(bundled_models().detect)

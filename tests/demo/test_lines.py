@@ -52,9 +52,7 @@ def test_an_alphabet_of_another_model_is_refused() -> None:
 @pytest.mark.parametrize(
     ("upright", "upside_down", "expected"), [(0.9, 0.1, False), (0.05, 0.95, True), (0.2, 0.8, False)]
 )
-def test_a_line_is_turned_only_when_the_classifier_is_sure(
-    upright: float, upside_down: float, expected: bool
-) -> None:
+def test_a_line_is_turned_only_when_the_classifier_is_sure(upright: float, upside_down: float, expected: bool) -> None:
     assert lines.is_upside_down(np.array([[upright, upside_down]], np.float32)) is expected
 
 
@@ -62,9 +60,7 @@ def test_a_line_is_turned_only_when_the_classifier_is_sure(
     ("height", "width", "expected"),
     [(48, 1, 320), (48, 320, 320), (48, 321, 640), (24, 320, 640), (48, 1280, 1280), (10, 5000, 1280)],
 )
-def test_recognition_runs_at_the_smallest_width_that_holds_the_line(
-    height: int, width: int, expected: int
-) -> None:
+def test_recognition_runs_at_the_smallest_width_that_holds_the_line(height: int, width: int, expected: int) -> None:
     line = np.full((height, width, 3), 255, np.uint8)
     tensor = lines.recogniser_input(line)
     assert tensor.shape == (1, 3, 48, expected)

@@ -52,9 +52,7 @@ def test_wrapping_keeps_the_words_and_the_width() -> None:
     assert " ".join(wrapped) == text
     assert len(wrapped) > 1
     assert all(font.getlength(line) <= 120 for line in wrapped)
-    assert all(
-        font.getlength(f"{line} {following.split()[0]}") > 120 for line, following in pairwise(wrapped)
-    )
+    assert all(font.getlength(f"{line} {following.split()[0]}") > 120 for line, following in pairwise(wrapped))
 
 
 @pytest.mark.parametrize(

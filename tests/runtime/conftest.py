@@ -17,7 +17,17 @@ import aioascend as aa
 from aioascend import _native
 from aioascend.testing import Simulator, simulator
 
-LIVE = ("streams", "events", "contexts", "device_blocks", "host_blocks", "models", "datasets", "data_buffers", "tasks")
+LIVE = (
+    "streams",
+    "events",
+    "contexts",
+    "device_blocks",
+    "host_blocks",
+    "models",
+    "datasets",
+    "data_buffers",
+    "tasks",
+)
 
 
 def eager_loop() -> asyncio.AbstractEventLoop:
@@ -47,8 +57,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     dropped = [
         item
         for item in items
-        if item.get_closest_marker("asyncio_only")
-        and item.callspec.params.get("anyio_backend", ("",))[0] == "trio"  # type: ignore[attr-defined]
+        if item.get_closest_marker("asyncio_only") and item.callspec.params.get("anyio_backend", ("",))[0] == "trio"  # type: ignore[attr-defined]
     ]
     if dropped:
         config.hook.pytest_deselected(items=dropped)

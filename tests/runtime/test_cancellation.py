@@ -19,9 +19,7 @@ from aioascend.testing import Simulator
 pytestmark = pytest.mark.anyio
 
 
-async def test_cancel_returns_at_once_and_keeps_the_buffers(
-    npu: aa.Device, stream: aa.Stream, sim: Simulator
-) -> None:
+async def test_cancel_returns_at_once_and_keeps_the_buffers(npu: aa.Device, stream: aa.Stream, sim: Simulator) -> None:
     source = np.full(1 << 20, 3, "uint8")
     pinned = await npu.pinned(1 << 20, "uint8")
     pinned.array[:] = source

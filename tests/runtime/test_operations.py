@@ -34,9 +34,7 @@ async def test_submitted_without_an_await(npu: aa.Device, stream: aa.Stream, sim
     assert (target == 7).all()
 
 
-async def test_chain_of_ten_and_one_await_costs_one_callback(
-    npu: aa.Device, stream: aa.Stream, sim: Simulator
-) -> None:
+async def test_chain_of_ten_and_one_await_costs_one_callback(npu: aa.Device, stream: aa.Stream, sim: Simulator) -> None:
     buffer = npu.empty(256, "uint8")
     await stream.memset(buffer, 0)
     before = sim.callbacks_launched

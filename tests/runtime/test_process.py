@@ -253,11 +253,14 @@ def test_many_runs_in_one_process(loop: str) -> None:
 
 
 def test_import_touches_nothing() -> None:
-    run_python(
-        """
-        """,
-    )
-    script = "import os; before = dict(os.environ); import aioascend; assert before == dict(os.environ); import threading; assert threading.active_count() == 1"
+    script = """
+import os, threading
+before = dict(os.environ)
+import aioascend
+assert before == dict(os.environ)
+assert threading.active_count() == 1
+assert "libascendcl" not in open("/proc/self/maps").read()
+"""
     subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
 
 

@@ -31,9 +31,7 @@ def program(library_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> C
         if not target.exists():
             sources = [str(FOLDER / f"{stem}.cpp"), str(FOLDER / "main.cpp")]
             link = [f"-L{library_folder}", "-lascendcl", f"-Wl,-rpath,{library_folder}", "-pthread"]
-            compile_program(
-                ["c++", "-std=c++17", "-Wall", "-Wextra", *includes, *sources, "-o", str(target), *link]
-            )
+            compile_program(["c++", "-std=c++17", "-Wall", "-Wextra", *includes, *sources, "-o", str(target), *link])
         return target
 
     return build

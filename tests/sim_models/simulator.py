@@ -350,9 +350,7 @@ class Model:
 class Launch:
     """Device memory and datasets for executions of a model, sized by `inputs` and `output_sizes`."""
 
-    def __init__(
-        self, model: Model, inputs: Sequence[Array | None], output_sizes: Sequence[int | None]
-    ) -> None:
+    def __init__(self, model: Model, inputs: Sequence[Array | None], output_sizes: Sequence[int | None]) -> None:
         self.model, self.acl = model, model.acl
         self.inputs = [
             DeviceMemory(self.acl, self.model.desc.input_size(i) if array is None else array.nbytes, array)

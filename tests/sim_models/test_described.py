@@ -83,9 +83,7 @@ def test_open_dimensions_follow_the_input(load: Load, launch: Launcher) -> None:
     assert run.result(0)[4].tolist() == [12, 13, 14, 12]
 
 
-def test_latency_is_per_execution_and_per_item(
-    load: Load, launch: Launcher, acl: Acl, stream: c_void_p
-) -> None:
+def test_latency_is_per_execution_and_per_item(load: Load, launch: Launcher, acl: Acl, stream: c_void_p) -> None:
     acl.aclsimSetClock(1)
     run = launch(load(COPY), [np.zeros((7, 3), np.float32)], [7 * 16])
     for items in (7, 2):
@@ -111,9 +109,7 @@ def test_gears_of_a_described_model(load: Load, launch: Launcher, acl: Acl) -> N
     assert run.result(0)[7].tolist() == [21, 22, 23, 21]
 
 
-def test_the_name_is_that_of_the_file_unless_given(
-    load: Load, launch: Launcher, acl: Acl, tmp_path: Path
-) -> None:
+def test_the_name_is_that_of_the_file_unless_given(load: Load, launch: Launcher, acl: Acl, tmp_path: Path) -> None:
     path = tmp_path / "nameless.json"
     path.write_text(one_output({}, [1]))
     launch(load(path), [X, N], [4]).execute()
@@ -208,9 +204,7 @@ def test_a_wrapper_reads_the_file_beside_it(load: Load, tmp_path: Path, classifi
         ("dynamic_batch = [1, 2]", r"fix the others by `shapes`. Inputs are x = \[-1,3,-1,-1\]"),
     ],
 )
-def test_a_wrapper_must_fit_its_model(
-    acl: Acl, tmp_path: Path, classifier: Path, lines: str, message: str
-) -> None:
+def test_a_wrapper_must_fit_its_model(acl: Acl, tmp_path: Path, classifier: Path, lines: str, message: str) -> None:
     path = tmp_path / "wrapper.toml"
     path.write_text(f'onnx = "{classifier}"\n{lines}\n')
     with pytest.raises(AclError, match=message) as caught:
@@ -230,8 +224,6 @@ def test_a_small_output_fails_the_task(load: Load, launch: Launcher, acl: Acl, s
     run = launch(load(COPY), [np.zeros((4, 3), np.float32)], [63])
     run.input_set.describe(0, "float32", [4, 3])
     run.execute_async(stream)
-    with pytest.raises(
-        AclError, match=r"output 'y' came out as \[4,4\] float32.* buffer of 63 bytes"
-    ) as caught:
+    with pytest.raises(AclError, match=r"output 'y' came out as \[4,4\] float32.* buffer of 63 bytes") as caught:
         acl.aclrtSynchronizeStream(stream)
     assert caught.value.code == 507011

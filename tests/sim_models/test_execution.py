@@ -82,12 +82,8 @@ def test_the_default_stream(run: Launch, acl: Acl) -> None:
 def test_the_number_of_buffers_must_match(run: Launch, acl: Acl) -> None:
     more = Dataset(acl, [*run.inputs, run.inputs[0]])
     execute = acl.aclmdlExecute
-    refused(
-        100017, "has 2 inputs, the dataset holds 3", execute, run.model.id, more.handle, run.output_set.handle
-    )
-    refused(
-        100018, "has 1 outputs, the dataset holds 3", execute, run.model.id, run.input_set.handle, more.handle
-    )
+    refused(100017, "has 2 inputs, the dataset holds 3", execute, run.model.id, more.handle, run.output_set.handle)
+    refused(100018, "has 1 outputs, the dataset holds 3", execute, run.model.id, run.input_set.handle, more.handle)
     more.destroy()
 
 
@@ -233,9 +229,7 @@ def test_a_stream_of_another_context(run: Launch, acl: Acl, stream: c_void_p) ->
     acl.aclrtSetCurrentContext(home)
 
 
-def test_one_id_on_two_streams_at_the_same_time(
-    run: Launch, launch: Launcher, acl: Acl, stream: c_void_p
-) -> None:
+def test_one_id_on_two_streams_at_the_same_time(run: Launch, launch: Launcher, acl: Acl, stream: c_void_p) -> None:
     """The second one fails; the first is not disturbed."""
     acl.aclsimSetClock(1)
     second, other = launch(run.model, [ONES, TWOS], [4]), new_stream(acl)
@@ -251,9 +245,7 @@ def test_one_id_on_two_streams_at_the_same_time(
     acl.aclrtDestroyStream(other)
 
 
-def test_one_id_on_two_streams_one_after_the_other(
-    run: Launch, launch: Launcher, acl: Acl, stream: c_void_p
-) -> None:
+def test_one_id_on_two_streams_one_after_the_other(run: Launch, launch: Launcher, acl: Acl, stream: c_void_p) -> None:
     """Ordered by an event, that is fine."""
     acl.aclsimSetClock(1)
     second, other, event = launch(run.model, [ONES, TWOS], [4]), new_stream(acl), c_void_p()

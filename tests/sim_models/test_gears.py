@@ -170,16 +170,12 @@ def test_dimensions_of_several_inputs(
 def test_what_is_no_gear_is_refused(load: Load, launch: Launcher, acl: Acl, batched: Path) -> None:
     model = load(batched)
     run = launch(model, [floats(6, 4, 3, 48, 192), None], [32])
-    with pytest.raises(
-        AclError, match=r"\[3\] is no gear of model batched; its gears: \[1\], \[4\], \[2\]"
-    ) as caught:
+    with pytest.raises(AclError, match=r"\[3\] is no gear of model batched; its gears: \[1\], \[4\], \[2\]") as caught:
         acl.aclmdlSetDynamicBatchSize(model.id, run.input_set.handle, 1, 3)
     assert caught.value.code == 145013
 
 
-def test_the_index_must_be_that_of_the_extra_input(
-    load: Load, launch: Launcher, acl: Acl, batched: Path
-) -> None:
+def test_the_index_must_be_that_of_the_extra_input(load: Load, launch: Launcher, acl: Acl, batched: Path) -> None:
     model = load(batched)
     run = launch(model, [floats(7, 4, 3, 48, 192), None], [32])
     for index in (0, 2):
@@ -208,9 +204,7 @@ def test_kinds_of_gear_exclude_each_other(
 ) -> None:
     model, static, ranged = load(batched), load(silero), load(recognizer)
     run = launch(model, [floats(9, 4, 3, 48, 192), None], [32])
-    with pytest.raises(
-        AclError, match="gears of another kind; set them with aclmdlSetDynamicBatchSize"
-    ) as caught:
+    with pytest.raises(AclError, match="gears of another kind; set them with aclmdlSetDynamicBatchSize") as caught:
         acl.aclmdlSetDynamicHWSize(model.id, run.input_set.handle, 1, 1, 1)
     assert caught.value.code == 100019
     with pytest.raises(AclError, match="gears of another kind") as caught:
@@ -240,9 +234,7 @@ def test_dimensions_that_are_no_gear(load: Load, launch: Launcher, acl: Acl, sha
     assert caught.value.code == 100000
 
 
-def test_buffers_must_hold_the_gear_that_is_set(
-    load: Load, launch: Launcher, acl: Acl, batched: Path
-) -> None:
+def test_buffers_must_hold_the_gear_that_is_set(load: Load, launch: Launcher, acl: Acl, batched: Path) -> None:
     model = load(batched)
     run = launch(model, [floats(11, 2, 3, 48, 192), None], [16])
     acl.aclmdlSetDynamicBatchSize(model.id, run.input_set.handle, 1, 2)

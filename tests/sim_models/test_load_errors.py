@@ -89,9 +89,7 @@ def test_what_the_engine_prints_stays_away_from_stderr(
 def test_a_compiled_model_alone(acl: Acl, tmp_path: Path) -> None:
     path = tmp_path / "net.om"
     path.write_bytes(b"IMOD" + bytes(252))
-    assert_refused(
-        acl, path, 100003, "compiled for an NPU.*put 'net.onnx' or a model description 'net.toml' beside it"
-    )
+    assert_refused(acl, path, 100003, "compiled for an NPU.*put 'net.onnx' or a model description 'net.toml' beside it")
 
 
 def test_a_missing_compiled_model(acl: Acl, tmp_path: Path) -> None:
@@ -119,9 +117,7 @@ def test_a_description_beside_a_compiled_model_comes_before_the_onnx_model(
     load: Load, tmp_path: Path, classifier: Path
 ) -> None:
     (tmp_path / "net.onnx").write_bytes(classifier.read_bytes())
-    (tmp_path / "net.toml").write_text(
-        'onnx = "net.onnx"\nshapes = { x = [-1, 3, 48, 192] }\ndynamic_batch = [1, 2]'
-    )
+    (tmp_path / "net.toml").write_text('onnx = "net.onnx"\nshapes = { x = [-1, 3, 48, 192] }\ndynamic_batch = [1, 2]')
     assert load(tmp_path / "net.om").desc.inputs() == ["x", "ascend_mbatch_shape_data"]
 
 
@@ -223,9 +219,7 @@ int ov_get_openvino_version(struct version *v) { v->build = "2024.6.0-17404"; v-
 """
 
 
-def test_an_old_openvino_is_refused_although_it_would_load(
-    silero: Path, tmp_path: Path, native: Path
-) -> None:
+def test_an_old_openvino_is_refused_although_it_would_load(silero: Path, tmp_path: Path, native: Path) -> None:
     names = set()
     for line in (native / "sim" / "model" / "openvino_api.h").read_text().splitlines():
         if "X(" in line and "ov_" in line:

@@ -63,9 +63,7 @@ def test_open_shapes_come_with_every_execution(load: Load, launch: Launcher, rec
         assert_same(run.result(0), expected)
 
 
-def test_an_output_buffer_of_any_sufficient_size_will_do(
-    load: Load, launch: Launcher, detector: Path
-) -> None:
+def test_an_output_buffer_of_any_sufficient_size_will_do(load: Load, launch: Launcher, detector: Path) -> None:
     """Also sizes that no shape of the output has."""
     model = load(detector)
     image = floats(2, 1, 3, 64, 96)
@@ -117,9 +115,7 @@ def test_the_same_model_from_memory(load: Load, launch: Launcher, classifier: Pa
     assert_same(run.result(0), expected)
 
 
-def test_two_ids_of_one_file_run_side_by_side(
-    load: Load, launch: Launcher, acl: Acl, recognizer: Path
-) -> None:
+def test_two_ids_of_one_file_run_side_by_side(load: Load, launch: Launcher, acl: Acl, recognizer: Path) -> None:
     """Both are under way at the same simulated time, and neither disturbs the other's answer."""
     images = [floats(seed, 1, 3, 48, 160) for seed in (6, 7)]
     streams, runs = [], []

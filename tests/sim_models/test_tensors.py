@@ -30,9 +30,7 @@ def test_floats_are_rounded_to_the_nearest_half(acl: Acl) -> None:
     finite = np.unique(halves[np.isfinite(halves)].astype(np.float32))
     between = (finite[:-1] + finite[1:]) / 2  # ties
     random = rng.integers(0, 2**32, 20000, dtype=np.uint32).view(np.float32)
-    edges = np.array(
-        [65504, 65519.996, 65520, 1e30, -1e30, 0, -0.0, np.inf, -np.inf, 5e-8, 2.9e-8], np.float32
-    )
+    edges = np.array([65504, 65519.996, 65520, 1e30, -1e30, 0, -0.0, np.inf, -np.inf, 5e-8, 2.9e-8], np.float32)
     values = np.concatenate([finite, between, np.nextafter(between, np.float32(np.inf)), random, edges])
     values = values[~np.isnan(values)].astype(np.float32)
     ours = np.array([acl.aclFloatToFloat16(float(value)) for value in values], np.uint16)

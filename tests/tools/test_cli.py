@@ -70,9 +70,7 @@ def test_a_wrong_variable_is_one_message(command: RunPython) -> None:
 
 def test_demo_without_its_packages_names_the_extra(command: RunPython, tmp_path: Path) -> None:
     # A package of this name that cannot be imported stands for one that is not installed.
-    (tmp_path / "rich.py").write_text(
-        "raise ModuleNotFoundError(\"No module named 'rich'\")\n", encoding="utf-8"
-    )
+    (tmp_path / "rich.py").write_text("raise ModuleNotFoundError(\"No module named 'rich'\")\n", encoding="utf-8")
     search_path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = command("demo", PYTHONPATH=search_path)
     assert done.returncode == 2

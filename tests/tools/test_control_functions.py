@@ -37,9 +37,7 @@ def declared() -> dict[str, tuple[str, tuple[str, ...]]]:
     functions = {}
     for result, name, arguments in re.findall(r"^([\w ]+?[ *]+)(aclsim\w+)\(([^)]*)\);", text, re.MULTILINE):
         types = (
-            []
-            if arguments == "void"
-            else [re.sub(r"\w+$", "", part.strip()).strip() for part in arguments.split(",")]
+            [] if arguments == "void" else [re.sub(r"\w+$", "", part.strip()).strip() for part in arguments.split(",")]
         )
         functions[name] = (result.strip(), tuple(types))
     del functions["aclsimSetEngineLibrary"]  # not for tests: it is called when the library is loaded
@@ -90,9 +88,7 @@ def test_names_are_those_of_the_header(sim: Simulator) -> None:
 
 
 def test_another_library_is_refused(sim: Simulator, monkeypatch: pytest.MonkeyPatch) -> None:
-    cann = SimpleNamespace(
-        kind="cann", library=SimpleNamespace(path="/usr/local/Ascend/lib64/libascendcl.so")
-    )
+    cann = SimpleNamespace(kind="cann", library=SimpleNamespace(path="/usr/local/Ascend/lib64/libascendcl.so"))
     monkeypatch.setattr(_simulator, "load_backend", lambda name: cann)
     with pytest.raises(BackendError, match=r"/usr/local/Ascend/lib64/libascendcl\.so.*AIOASCEND_BACKEND=sim"):
         aioascend.testing.simulator()

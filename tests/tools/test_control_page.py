@@ -18,7 +18,7 @@ from aioascend.testing import Simulator
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "simulator" / "control.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
 TESTS = [block for block in BLOCKS if block.startswith("async def test_")]
-FRAGMENTS = [block for block in BLOCKS if block.startswith(" ")]
+FRAGMENTS = [block for block in BLOCKS if block not in TESTS and not block.startswith("import ")]
 AROUND_A_FRAGMENT = """
 async def fragment(sim):
     async with aioascend.open_device(0) as npu, npu.create_stream() as stream:
@@ -58,4 +58,4 @@ async def test_example(sim: Simulator, source: str) -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("source", FRAGMENTS, ids=range(len(FRAGMENTS)))
 async def test_fragment(sim: Simulator, source: str) -> None:
-    await define(AROUND_A_FRAGMENT + textwrap.indent(textwrap.dedent(source), " " * 8))(sim)
+    await define(AROUND_A_FRAGMENT + textwrap.indent(source, " " * 8))(sim)

@@ -50,9 +50,7 @@ def test_the_self_test_really_uses_the_device(sim: Simulator) -> None:
     assert sim.callbacks_launched - launched >= 100
 
 
-@pytest.mark.parametrize(
-    ("kind", "subject"), [("memcpy_h2d", "copy"), ("memset", "callback"), ("execute", "model")]
-)
+@pytest.mark.parametrize(("kind", "subject"), [("memcpy_h2d", "copy"), ("memset", "callback"), ("execute", "model")])
 def test_a_step_that_fails_is_told_and_ends_the_self_test(sim: Simulator, kind: str, subject: str) -> None:
     sim.fail_task(kind=kind, code=507015)
     report = doctor.examine()
@@ -120,9 +118,7 @@ def test_no_devices(sim: Simulator, monkeypatch: pytest.MonkeyPatch) -> None:
         ({"AIOASCEND_BACKEND": "auto"}, "cann", "it is the first that could be loaded"),
     ],
 )
-def test_why_this_library(
-    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], kind: str, reason: str
-) -> None:
+def test_why_this_library(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], kind: str, reason: str) -> None:
     attempts = (
         ("/a.so", "no such file"),
         ("/b.so", "no such file"),

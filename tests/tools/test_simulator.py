@@ -84,8 +84,10 @@ async def test_wait_blocked_sees_a_thread_that_synchronises(sim: Simulator, acl:
             codes.append(acl.aclrtSetCurrentContext(context))
             codes.append(acl.aclrtSynchronizeStream(handle))
 
+        buffer = npu.empty(64, "uint8")
+        await stream.memset(buffer, 0)  # from here on submits reach the device at once
         with sim.hold(stream):
-            stream.memset(npu.empty(64, "uint8"), 1)
+            stream.memset(buffer, 1)
             thread = threading.Thread(target=synchronise)
             thread.start()
             sim.wait_blocked(stream, 1)
@@ -123,9 +125,7 @@ async def test_virtual_time_takes_what_the_profile_says(sim: Simulator, tmp_path
 
 async def test_profiles_can_differ_between_devices(sim: Simulator, tmp_path: Path) -> None:
     profile = tmp_path / "small.toml"
-    profile.write_text(
-        f'soc_name = "Ascend310P3"\nai_cores = 1\nmemory_bytes = {1 << 30}\n', encoding="utf-8"
-    )
+    profile.write_text(f'soc_name = "Ascend310P3"\nai_cores = 1\nmemory_bytes = {1 << 30}\n', encoding="utf-8")
     sim.set_profile_directory(tmp_path)
     sim.set_profile("small", device=1)
     async with aioascend.open_device(0) as first, aioascend.open_device(1) as second:
@@ -275,9 +275,7 @@ async def test_a_closed_stream_is_refused(sim: Simulator) -> None:
         ("set_timeline_capacity", (-1,), "records must be 0"),
     ],
 )
-def test_numbers_out_of_range(
-    sim: Simulator, method: str, arguments: tuple[object, ...], message: str
-) -> None:
+def test_numbers_out_of_range(sim: Simulator, method: str, arguments: tuple[object, ...], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         getattr(sim, method)(*arguments)
 

@@ -34,9 +34,7 @@ def test_one_after_the_other_shares_nothing() -> None:
 
 
 def test_time_with_two_units_at_work_is_shared() -> None:
-    overlap = unit_overlap(
-        [task("ai_core", 500, 1500), task("copy_in", 0, 1000), task("copy_out", 1750, 2000)]
-    )
+    overlap = unit_overlap([task("ai_core", 500, 1500), task("copy_in", 0, 1000), task("copy_out", 1750, 2000)])
     assert overlap.shared == 0.25
     assert overlap.active == 0.875
     assert overlap.busy == {"copy_in": 0.5, "ai_core": 0.5, "copy_out": 0.125}

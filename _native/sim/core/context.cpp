@@ -104,7 +104,6 @@ void tear_down(Context &context, bool force) {
     }
     count_live("streams", -user_streams);
     context.idle_lanes.clear();
-    context.default_stream = nullptr;
     device.contexts.erase(std::remove(device.contexts.begin(), device.contexts.end(), &context),
                           device.contexts.end());
     lock.unlock();

@@ -111,6 +111,7 @@ Device::Device(int32_t device_id) : id(device_id) {
 void Device::set_profile(const Profile &profile) {
     profile_ = profile;
     ai_cores_.resize(profile.ai_cores);
+    grant_units(ai_cores_);
     set_memory_total(id, profile.memory_bytes);
 }
 

@@ -162,7 +162,8 @@ private:
     void make_ready(Stream &stream);
     void advance(Lock &lock, Stream &stream);
     bool start(Lock &lock, Stream &stream);
-    bool begin(Lock &lock, Stream &stream, bool may_finish_now);
+    bool runs_at_start(const Stream &stream) const;
+    void schedule(Stream &stream);
     bool begin_wait(Lock &lock, Stream &stream);
     uint64_t nominal_ns(const Entry &entry) const;
     bool complete(Lock &lock, Stream &stream, uint64_t end);
@@ -178,7 +179,8 @@ private:
     aclsimRecord describe(const Entry &entry, aclError code) const;
     void on_timer(Lock &lock, const Timer &timer);
     void add_timer(uint64_t due, Stream &stream);
-    void release_unit(Lock &lock, Stream &stream, uint64_t end);
+    void release_unit(Stream &stream, uint64_t end);
+    void grant_units(UnitSet &units);
     UnitSet *units_of(Unit unit);
     void flush_space();
     uint64_t next_due() const;

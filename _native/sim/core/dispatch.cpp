@@ -185,7 +185,11 @@ bool Device::start(Lock &lock, Stream &stream) {
         }
         stream.due_ns += stream.start_ns - wanted;
     }
-    return begin(lock, stream, true);
+    if (stream.due_ns == stream.start_ns && !runs_at_start(stream)) {
+        return complete(lock, stream, stream.due_ns);
+    }
+    schedule(stream);
+    return false;
 }
 
 uint64_t Device::nominal_ns(const Entry &entry) const {
@@ -195,27 +199,27 @@ uint64_t Device::nominal_ns(const Entry &entry) const {
     return profile_.nominal_ns(entry.unit, entry.bytes);
 }
 
-// The head task has its unit, if it needs one.
-bool Device::begin(Lock &lock, Stream &stream, bool may_finish_now) {
+bool Device::runs_at_start(const Stream &stream) const {
+    const Entry &entry = const_cast<Stream &>(stream).queue.front();
+    return entry.op == Op::Custom && entry.task->work && stream.planned_failure == 0 &&
+           !has_late_work(stream);
+}
+
+// The head task has its unit, if it needs one, and takes time.
+void Device::schedule(Stream &stream) {
     const Entry &entry = stream.queue.front();
-    stream.unit_taken = std::max(stream.unit_index, 0);
-    const bool late = has_late_work(stream);
-    if (entry.op == Op::Custom && entry.task->work && !late && stream.planned_failure == 0) {
+    if (runs_at_start(stream)) {
         hand_to_pool(stream);
-        return false;
-    }
-    if (stream.due_ns == stream.start_ns && may_finish_now) {
-        return complete(lock, stream, stream.due_ns);
+        return;
     }
     stream.state = StreamState::Timed;
     uint64_t at = stream.due_ns;
-    if (late && entry.bytes > 0 && !sim_clock().is_virtual()) {
+    if (has_late_work(stream) && entry.bytes > 0 && !sim_clock().is_virtual()) {
         // Started so early that it is about through in time; the source is still read late.
         const auto lead = static_cast<uint64_t>(static_cast<double>(entry.bytes) / copy_speed_);
         at = std::max(stream.start_ns, at - std::min(at, lead));
     }
     add_timer(at, stream);
-    return false;
 }
 
 // Work that happens at the end of a task's time on a thread of its own.
@@ -363,22 +367,28 @@ UnitSet *Device::units_of(Unit unit) {
     }
 }
 
-void Device::release_unit(Lock &lock, Stream &stream, uint64_t end) {
+void Device::release_unit(Stream &stream, uint64_t end) {
     if (stream.unit_index < 0) {
         return;
     }
-    UnitSet *units = units_of(stream.queue.front().unit);
-    units->release(stream.unit_index, stream.start_ns, std::max(end, stream.start_ns));
+    UnitSet &units = *units_of(stream.queue.front().unit);
+    units.release(stream.unit_index, stream.start_ns, std::max(end, stream.start_ns));
+    stream.unit_taken = stream.unit_index;
     stream.unit_index = -1;
-    if (Stream *next = units->next()) {
-        const uint64_t wanted = next->start_ns;
-        next->unit_index = units->acquire(&next->start_ns);
-        if (next->unit_index < 0) {
-            units->wait(*next);  // the profile took units away
+    grant_units(units);
+}
+
+// Free units go to the streams that wait for them.
+void Device::grant_units(UnitSet &units) {
+    while (units.has_free()) {
+        Stream *next = units.next();
+        if (next == nullptr) {
             return;
         }
+        const uint64_t wanted = next->start_ns;
+        next->unit_index = units.acquire(&next->start_ns);
         next->due_ns += next->start_ns - wanted;
-        begin(lock, *next, false);
+        schedule(*next);
     }
 }
 

@@ -50,9 +50,7 @@ bool Device::cancel_running(Lock &lock, Stream &stream) {
             return wait(lock, waiter, limit_ms, ACL_ERROR_RT_WAIT_TIMEOUT) == 0;
         }
         case StreamState::WaitUnit: units_of(stream.queue.front().unit)->forget(stream); break;
-        case StreamState::Timed:
-            release_unit(lock, stream, std::max(stream.start_ns, sim_clock().now()));
-            break;
+        case StreamState::Timed: release_unit(stream, std::max(stream.start_ns, sim_clock().now())); break;
         case StreamState::WaitHost: stream.block_ticket = 0; break;
         default: unlink_wait(stream, stream.queue.front()); break;
     }

@@ -62,7 +62,7 @@ bool Device::retire(Lock &lock, Stream &stream, uint64_t end) {
         stream.queue.front().task->work =
             nullptr;  // what it holds is free before the unit's next task starts
     }
-    release_unit(lock, stream, end);
+    release_unit(stream, end);
     if (code != 0) {
         const Entry entry = stream.queue.front();
         stream.state = StreamState::Busy;
@@ -115,7 +115,7 @@ void Device::apply_effect(Stream &stream, Entry &entry, uint64_t end) {
 }
 
 void Device::post_callback(Stream &stream, Entry &entry, uint64_t end) {
-    if (stream.group == nullptr || faults.match_callback(stream)) {
+    if (stream.group == nullptr || stream.context->stop_code != 0 || faults.match_callback(stream)) {
         return;
     }
     const Report report{entry.callback.function, entry.callback.user_data, stream.handle,
@@ -224,11 +224,7 @@ void Device::settle_entry(Stream &stream, Entry &entry) {
 
 // The running task of the stream was cancelled while the lock was released.
 void Device::drop_cancelled(Stream &stream, uint64_t end) {
-    if (stream.unit_index >= 0) {
-        UnitSet *units = units_of(stream.queue.front().unit);
-        units->release(stream.unit_index, stream.start_ns, std::max(end, stream.start_ns));
-        stream.unit_index = -1;
-    }
+    release_unit(stream, end);
     discard_entry(stream, stream.queue.front());
     settle_entry(stream, stream.queue.front());
     ++stream.generation;

@@ -19,6 +19,15 @@ public:
     }
     uint32_t count() const { return count_; }
 
+    bool has_free() const {
+        for (uint32_t i = 0; i < count_; ++i) {
+            if (!units_[i].busy) {
+                return true;
+            }
+        }
+        return false;
+    }
+
     // A free unit for use from `*at` on; `*at` moves back if the unit was in use until later. -1: all are
     // busy.
     int32_t acquire(uint64_t *at) {
