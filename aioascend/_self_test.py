@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import tempfile
 from collections.abc import Awaitable, Callable
@@ -20,6 +21,8 @@ __all__ = ["SelfTestError", "Step", "describe_failure", "steps_for"]
 
 COPY_BYTES = 1 << 20
 ROUND_TRIPS = 100
+# An ONNX file (opset 13) with the one operator y = -x, for float32 of shape [2, 3].
+NEGATION = "CAg6OgoLCgF4EgF5IgNOZWcSAWdaEwoBeBIOCgwIARIICgIIAgoCCANiEwoBeRIOCgwIARIICgIIAgoCCANCBAoAEA0="
 
 
 class SelfTestError(Exception):
@@ -34,10 +37,14 @@ class Step:
     run: Callable[[Device], Awaitable[str]]
 
 
-def steps_for(kind: str) -> tuple[Step, ...]:
-    """The steps for a backend, in order. A model only on the simulator: an NPU needs one compiled for it."""
-    steps = (Step("copy", _copy), Step("event", _event), Step("callback", _callback))
-    return (*steps, Step("model", _model)) if kind == "sim" else steps
+def steps_for(kind: str, openvino: bool) -> tuple[Step, ...]:
+    """The steps for a backend, in order. Models only on the simulator: an NPU needs them compiled for it."""
+    steps = [Step("copy", _copy), Step("event", _event), Step("callback", _callback)]
+    if kind == "sim":
+        steps.append(Step("model", _model))
+        if openvino:
+            steps.append(Step("onnx", _onnx))
+    return tuple(steps)
 
 
 async def _copy(npu: Device) -> str:
@@ -95,6 +102,13 @@ async def _model(npu: Device) -> str:
         async with await npu.load_model(path) as model:
             _compare(sent, np.asarray(await model(sent)))
     return "a described model loaded and run"
+
+
+async def _onnx(npu: Device) -> str:
+    sent = np.arange(6, dtype=np.float32).reshape(2, 3)
+    async with await npu.load_model(base64.b64decode(NEGATION), name="self-test.onnx") as model:
+        _compare(-sent, np.asarray(await model(sent)))
+    return "an ONNX model loaded and run by OpenVINO"
 
 
 def _compare(sent: NDArray[Any], received: NDArray[Any]) -> None:

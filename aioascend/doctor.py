@@ -11,6 +11,7 @@ import json
 import os
 import platform
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -77,10 +78,10 @@ def examine(patience: float = 60.0) -> Report:
     except aioascend.AclError as error:
         findings.append(Finding("library", "failed", str(error), "Look at `npu-smi info`."))
     else:
-        findings += [_library(info), _functions(info)]
-        findings += anyio.run(_devices, info, patience)
-        if info.kind == "sim":
-            findings.append(_openvino())
+        engine = [_openvino()] if info.kind == "sim" else []
+        findings += [_library(info), _functions(info), *engine]
+        steps = steps_for(info.kind, openvino=any(found.state == "ok" for found in engine))
+        findings += anyio.run(_devices, info, steps, patience)
     findings += [_loop("uvloop", 'pip install "aioascend[uvloop]"'), _loop("trio", "pip install trio")]
     return Report(_versions(), info, tuple(findings))
 
@@ -135,13 +136,13 @@ def _functions(info: BackendInfo) -> Finding:
 # --- devices ---
 
 
-async def _devices(info: BackendInfo, patience: float) -> list[Finding]:
+async def _devices(info: BackendInfo, steps: Sequence[Step], patience: float) -> list[Finding]:
     if info.devices == 0:
         advice = "Check with `npu-smi info`, and that ASCEND_RT_VISIBLE_DEVICES does not hide the devices."
         return [Finding("devices", "failed", "there are none", advice)]
     findings = [await _memory(info, index, patience) for index in range(info.devices)]
     if findings[0].state == "ok":
-        findings += await _self_test(info, patience)
+        findings += await _self_test(info, steps, patience)
     return findings
 
 
@@ -156,10 +157,10 @@ async def _memory(info: BackendInfo, index: int, patience: float) -> Finding:
     return Finding(subject, "ok", f"{memory.free / 2**30:.1f} of {memory.total / 2**30:.1f} GiB free")
 
 
-async def _self_test(info: BackendInfo, patience: float) -> list[Finding]:
+async def _self_test(info: BackendInfo, steps: Sequence[Step], patience: float) -> list[Finding]:
     """Run the steps on device 0, up to the first that fails."""
     findings = []
-    for step in steps_for(info.kind):
+    for step in steps:
         finding = await _run_step(step, info, patience)
         findings.append(finding)
         if finding.state == "failed":

@@ -35,9 +35,9 @@ def test_everything_works_on_the_simulator(sim: Simulator) -> None:
     assert report.backend is not None
     assert report.backend.path == sim.path
     subjects = [finding.subject for finding in report.findings]
-    assert subjects[:4] == ["library", "functions", "device 0", "device 1"]
+    assert subjects[:5] == ["library", "functions", "openvino", "device 0", "device 1"]
     steps = [finding for finding in report.findings if finding.seconds is not None]
-    assert [step.subject for step in steps] == ["copy", "event", "callback", "model"]
+    assert [step.subject for step in steps] == ["copy", "event", "callback", "model", "onnx"]
     assert sim.live("streams") == sim.live("models") == 0
 
 
@@ -176,6 +176,14 @@ def test_openvino_is_looked_at(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     assert doctor._openvino().state == "ok"
     monkeypatch.setenv("AIOASCEND_OPENVINO_LIBRARY", str(tmp_path / "missing.so"))
     assert doctor._openvino().state == "failed"
+
+
+def test_without_openvino_no_onnx_model_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_openvino", lambda: Finding("openvino", "note", "not installed", "Install it."))
+    report = doctor.examine()
+    assert report.healthy, doctor.as_text(report)
+    steps = [finding.subject for finding in report.findings if finding.seconds is not None]
+    assert steps == ["copy", "event", "callback", "model"]
 
 
 def test_packages_that_are_not_installed_are_notes(monkeypatch: pytest.MonkeyPatch) -> None:
