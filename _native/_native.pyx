@@ -26,7 +26,6 @@ from cpython.ref cimport Py_DECREF, Py_INCREF
 from cython.operator cimport dereference as deref
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint32_t, uintptr_t
-from libc.string cimport memset
 from libcpp cimport bool as cbool
 from libcpp.memory cimport shared_ptr
 from libcpp.string cimport string
@@ -49,7 +48,6 @@ __all__ = [
     "Run",
     "StreamCore",
     "forget_closed_loops",
-    "forget_trio_run",
     "load_library",
     "ticket_counts",
 ]

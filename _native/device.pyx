@@ -39,9 +39,6 @@ cdef class DeviceCore:
     cdef object error(self, int code, str where, object stream=None):
         return acl_error(&self.library.library.api, &self.library.library.can, code, where, self.index, stream)
 
-    cdef bint device_can_dims(self):
-        return self.library.library.can.dynamic_dims
-
     def open(self) -> None:
         cdef int code
         if rt.forked():

@@ -20,7 +20,8 @@ cdef class Event:
 
     def __dealloc__(self):
         if self.handle is not NULL:
-            self.core.device.destroy_event(self.handle)
+            with nogil:
+                self.core.device.destroy_event(self.handle)
 
     def __await__(self):
         return new_follower(self.operation).__await__()

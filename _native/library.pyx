@@ -35,7 +35,8 @@ cdef class Library:
     def acl_version(self) -> str:
         """Version of the ACL API, such as "1.17.0" (aclrtGetVersion)."""
         cdef int32_t major = 0, minor = 0, patch = 0
-        self.library.api.aclrtGetVersion(&major, &minor, &patch)
+        with nogil:
+            self.library.api.aclrtGetVersion(&major, &minor, &patch)
         return f"{major}.{minor}.{patch}"
 
     def soc_name(self) -> str | None:

@@ -53,6 +53,8 @@ cdef class LoopBridge:
         """No more wake-ups; what still finishes is collected by whoever uses the runtime next."""
         cdef rt.Ticket *ticket
         self.is_closed = True
+        if self.token is not None:
+            _bridges.pop(id(self.token), None)
         with nogil:
             ticket = self.bridge.close()
         complete_all(ticket)
@@ -131,15 +133,9 @@ def forget_closed_loops() -> None:
     for key in list(_bridges):
         bridge = _bridges[key]
         if bridge.gone():
-            bridge.close()
             del _bridges[key]
+            bridge.close()
     collect_orphans()
-
-
-def forget_trio_run(LoopBridge bridge) -> None:
-    """A trio run ends; called by the task that watched the bridge."""
-    bridge.close()
-    _bridges.pop(id(bridge.token), None)
 
 
 cdef collect_orphans():

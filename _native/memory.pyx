@@ -285,6 +285,9 @@ cdef Side side_of(object value, DeviceCore core, bint writable, str name):
     side.place.memory = NULL
     side.place.pointer = host.view.buf
     side.nbytes = host.view.len
-    side.where = PINNED if core.device.is_pinned(host.view.buf, host.view.len) else PAGEABLE
+    cdef bint pinned
+    with nogil:
+        pinned = core.device.is_pinned(host.view.buf, host.view.len)
+    side.where = PINNED if pinned else PAGEABLE
     side.keep = host
     return side

@@ -23,14 +23,10 @@ cdef class ModelCore:
 
     def __dealloc__(self):
         if self.loaded is not NULL:
-            while not self.loaded.idle.empty():
-                del_execution(self.loaded.idle.back())
-                self.loaded.idle.pop_back()
-            if self.loaded.desc is not NULL:
-                self.core.device.api().aclmdlDestroyDesc(self.loaded.desc)
-            if not self.unloaded:  # nobody closed it; runs in flight would keep this object
-                self.core.device.unload_model_soon(self.loaded.id)
-            del self.loaded
+            with nogil:
+                if not self.unloaded:  # nobody closed it; runs in flight would keep this object
+                    self.core.device.unload_model_soon(self.loaded.id)
+                del self.loaded
 
     def _load_core(self, core: DeviceCore, source: object, label: str) -> None:
         """Blocks. `source`: a path (str), or the bytes of a model."""
@@ -82,57 +78,32 @@ cdef class ModelCore:
         return new_finished(None) if self.latest is None else new_follower(self.latest, quiet=True)
 
     cdef int describe(self) except -1:
-        cdef const rt.AclApi *api = &self.core.device.api()
-        cdef rt.aclmdlDesc *desc = api.aclmdlCreateDesc()
-        cdef rt.aclmdlIODims dims
-        cdef size_t index
-        cdef int code = api.aclmdlGetDesc(desc, self.loaded.id)
-        self.loaded.desc = desc
+        cdef rt.ModelDescription description
+        cdef string where
+        cdef int code
+        cdef rt.Device *device = self.core.device
+        with nogil:
+            code = device.describe_model(deref(self.loaded), description, where)
         if code != 0:
-            raise self.core.error(code, f"aclmdlGetDesc({self.label})")
-        self.inputs = []
-        self.outputs = []
-        for index in range(api.aclmdlGetNumInputs(desc)):
-            code = api.aclmdlGetInputDims(desc, index, &dims)
-            if code != 0:
-                raise self.core.error(code, f"aclmdlGetInputDims({self.label}, {index})")
-            name = api.aclmdlGetInputNameByIndex(desc, index).decode()
-            if name == GEAR_INPUT:
+            raise self.core.error(code, f"{where.decode()}({self.label})")
+        self.inputs = [
+            (entry.name.decode(), tuple(entry.shape), <int>entry.dtype, <int>entry.format, entry.bytes)
+            for entry in description.inputs
+        ]
+        self.outputs = [
+            (entry.name.decode(), tuple(entry.shape), <int>entry.dtype, entry.bytes) for entry in description.outputs
+        ]
+        for index, entry in enumerate(self.inputs):
+            if entry[0] == GEAR_INPUT:
                 self.gear_index = index
-            self.inputs.append((
-                name, tuple([dims.dims[i] for i in range(dims.dimCount)]),
-                <int>api.aclmdlGetInputDataType(desc, index), <int>api.aclmdlGetInputFormat(desc, index),
-                api.aclmdlGetInputSizeByIndex(desc, index),
-            ))
-        for index in range(api.aclmdlGetNumOutputs(desc)):
-            code = api.aclmdlGetOutputDims(desc, index, &dims)
-            if code != 0:
-                raise self.core.error(code, f"aclmdlGetOutputDims({self.label}, {index})")
-            self.outputs.append((
-                api.aclmdlGetOutputNameByIndex(desc, index).decode(),
-                tuple([dims.dims[i] for i in range(dims.dimCount)]),
-                <int>api.aclmdlGetOutputDataType(desc, index), api.aclmdlGetOutputSizeByIndex(desc, index),
-            ))
-        self.gears = {} if self.gear_index is None else self.read_gears(desc)
+        gears = [tuple(gear) for gear in description.gears]
+        if description.gear_kind == rt.DynamicKind.Batch:
+            self.gears = {"batch": [batch for batch, in gears]}
+        elif description.gear_kind == rt.DynamicKind.Size:
+            self.gears = {"size": gears}
+        else:
+            self.gears = {"dims": gears} if gears else {}
         return 0
-
-    cdef dict read_gears(self, rt.aclmdlDesc *desc):
-        cdef const rt.AclApi *api = &self.core.device.api()
-        cdef rt.aclmdlBatch batch
-        cdef rt.aclmdlHW sizes
-        cdef size_t count = 0, i, j
-        cdef vector[rt.aclmdlIODims] dims
-        memset(&batch, 0, sizeof(batch))
-        memset(&sizes, 0, sizeof(sizes))
-        if api.aclmdlGetDynamicBatch(desc, &batch) == 0 and batch.batchCount:
-            return {"batch": [batch.batch[i] for i in range(batch.batchCount)]}
-        if api.aclmdlGetDynamicHW(desc, <size_t>-1, &sizes) == 0 and sizes.hwCount:
-            return {"size": [(sizes.hw[i][0], sizes.hw[i][1]) for i in range(sizes.hwCount)]}
-        if self.core.device_can_dims() and api.aclmdlGetInputDynamicGearCount(desc, <size_t>-1, &count) == 0 and count:
-            dims.resize(count)
-            if api.aclmdlGetInputDynamicDims(desc, <size_t>-1, dims.data(), count) == 0:
-                return {"dims": [[dims[i].dims[j] for j in range(dims[i].dimCount)] for i in range(count)]}
-        return {}
 
     cdef Run new_run(self, DeviceCore core, object inputs, object outputs):
         """A run on these buffers; sizes are checked, nothing dynamic is set yet."""
@@ -149,7 +120,9 @@ cdef class ModelCore:
         cdef Run run = Run.__new__(Run)
         cdef size_t index
         run.model = self
-        run.execution = rt.Execution.take(deref(self.loaded), len(inputs), len(outputs))
+        cdef size_t input_count = len(inputs), output_count = len(outputs)
+        with nogil:
+            run.execution = rt.Execution.take(deref(self.loaded), input_count, output_count)
         if run.execution is NULL:
             raise MemoryError("the library could not make the datasets of a model run")
         run.execution.dynamic = rt.DynamicKind.Static
@@ -185,10 +158,6 @@ cdef class ModelCore:
     def run(self, inputs: object, outputs: object) -> Run:
         """A run to be submitted or executed; `None` for an output that the library allocates."""
         return self.new_run(self.core, inputs, outputs)
-
-
-cdef void del_execution(rt.Execution *execution) noexcept:
-    del execution
 
 
 @cython.final
@@ -237,20 +206,24 @@ cdef class Run:
     def output_shape(self, index: int) -> tuple | None:
         """Actual shape of an output after the run; None where the library does not tell."""
         cdef vector[int64_t] shape
-        if not self.execution.output_shape(index, shape):
-            return None
-        return tuple(shape)
+        cdef size_t output = index
+        cdef bint known
+        with nogil:
+            known = self.execution.output_shape(output, shape)
+        return tuple(shape) if known else None
 
     def take_system_output(self, index: int, dtype: object, shape: object):
         """An output that the library allocated, as a numpy array; its memory is freed (aclrtFree). Blocks."""
         cdef size_t size = 0
-        cdef void *address = self.execution.system_output(index, size)
+        cdef void *address
+        cdef size_t output = index
         array = np.empty(shape, dtype)
         cdef HostView host = view_host(array, True, "output")
         cdef size_t wanted = host.view.len
         cdef int code
         cdef rt.Device *device = self.model.core.device
         with nogil:
+            address = self.execution.system_output(output, size)
             code = device.copy_now(host.view.buf, address, wanted, rt.ACL_MEMCPY_DEVICE_TO_HOST)
             device.api().aclrtFree(address)
         if code != 0:

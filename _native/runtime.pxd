@@ -23,34 +23,6 @@ cdef extern from "acl/acl.h" nogil:
         ACL_DT_UNDEFINED
     ctypedef enum aclFormat:
         ACL_FORMAT_ND
-    ctypedef enum aclrtEventRecordedStatus:
-        ACL_EVENT_RECORDED_STATUS_COMPLETE
-    ctypedef enum aclrtEventStatus:
-        ACL_EVENT_STATUS_COMPLETE
-    ctypedef enum aclrtMemAttr:
-        ACL_HBM_MEM
-        ACL_DDR_MEM
-    ctypedef enum aclrtMemLocationType:
-        ACL_MEM_LOCATION_TYPE_HOST
-    ctypedef struct aclrtMemLocation:
-        uint32_t id
-        aclrtMemLocationType type
-    ctypedef struct aclrtPtrAttributes:
-        aclrtMemLocation location
-    ctypedef struct aclmdlDesc:
-        pass
-    ctypedef struct aclmdlIODims:
-        char name[128]
-        size_t dimCount
-        int64_t dims[128]
-    ctypedef struct aclmdlBatch:
-        size_t batchCount
-        uint64_t batch[128]
-    ctypedef struct aclmdlHW:
-        size_t hwCount
-        uint64_t hw[128][2]
-    const uint32_t ACL_EVENT_SYNC
-    const uint32_t ACL_EVENT_TIME_LINE
 
 
 cdef extern from "loader.h" namespace "aioascend" nogil:
@@ -60,41 +32,11 @@ cdef extern from "loader.h" namespace "aioascend" nogil:
         const char *aclrtGetSocName()
         const char *aclGetRecentErrMsg()
         aclError aclrtGetDeviceCount(uint32_t *)
-        aclError aclrtGetMemInfo(aclrtMemAttr, size_t *, size_t *)
         aclError aclrtFree(void *)
-        aclError aclrtMemcpy(void *, size_t, const void *, size_t, aclrtMemcpyKind)
-        aclError aclrtPointerGetAttributes(const void *, aclrtPtrAttributes *)
-        aclError aclrtCreateEvent(aclrtEvent *)
-        aclError aclrtCreateEventExWithFlag(aclrtEvent *, uint32_t)
-        aclError aclrtDestroyEvent(aclrtEvent)
-        aclError aclrtQueryEventStatus(aclrtEvent, aclrtEventRecordedStatus *)
-        aclError aclrtQueryEvent(aclrtEvent, aclrtEventStatus *)
         aclError aclrtEventElapsedTime(float *, aclrtEvent, aclrtEvent)
-        aclError aclrtResetDeviceForce(int32_t)
-        aclError aclmdlLoadFromFile(const char *, uint32_t *)
-        aclError aclmdlLoadFromMem(const void *, size_t, uint32_t *)
-        aclError aclmdlUnload(uint32_t)
-        aclmdlDesc *aclmdlCreateDesc()
-        aclError aclmdlDestroyDesc(aclmdlDesc *)
-        aclError aclmdlGetDesc(aclmdlDesc *, uint32_t)
-        size_t aclmdlGetNumInputs(aclmdlDesc *)
-        size_t aclmdlGetNumOutputs(aclmdlDesc *)
-        size_t aclmdlGetInputSizeByIndex(aclmdlDesc *, size_t)
-        size_t aclmdlGetOutputSizeByIndex(aclmdlDesc *, size_t)
-        aclError aclmdlGetInputDims(const aclmdlDesc *, size_t, aclmdlIODims *)
-        aclError aclmdlGetOutputDims(const aclmdlDesc *, size_t, aclmdlIODims *)
-        const char *aclmdlGetInputNameByIndex(const aclmdlDesc *, size_t)
-        const char *aclmdlGetOutputNameByIndex(const aclmdlDesc *, size_t)
-        aclFormat aclmdlGetInputFormat(const aclmdlDesc *, size_t)
-        aclDataType aclmdlGetInputDataType(const aclmdlDesc *, size_t)
-        aclDataType aclmdlGetOutputDataType(const aclmdlDesc *, size_t)
-        aclError aclmdlGetDynamicBatch(const aclmdlDesc *, aclmdlBatch *)
-        aclError aclmdlGetDynamicHW(const aclmdlDesc *, size_t, aclmdlHW *)
-        aclError aclmdlGetInputDynamicGearCount(const aclmdlDesc *, size_t, size_t *)
-        aclError aclmdlGetInputDynamicDims(const aclmdlDesc *, size_t, aclmdlIODims *, size_t)
 
     cdef cppclass Capabilities:
-        cbool error_message, dynamic_dims, models
+        cbool error_message, models
         vector[pair[const char *, cbool]] list()
 
     cdef cppclass Library:
@@ -202,8 +144,6 @@ cdef extern from "execution.h" namespace "aioascend" nogil:
     cdef cppclass LoadedModel:
         LoadedModel(const AclApi &, uint32_t)
         uint32_t id
-        aclmdlDesc *desc
-        vector[Execution *] idle
 
     cdef enum class DynamicKind(unsigned char):
         Static, Batch, Size, Dims, Shape
@@ -227,6 +167,21 @@ cdef extern from "execution.h" namespace "aioascend" nogil:
         aclError issue(aclrtStream)
         cbool output_shape(size_t, vector[int64_t] &)
         void *system_output(size_t, size_t &)
+
+
+cdef extern from "model_description.h" namespace "aioascend" nogil:
+    cdef cppclass TensorDescription:
+        string name
+        vector[int64_t] shape
+        aclDataType dtype
+        aclFormat format
+        size_t bytes
+
+    cdef cppclass ModelDescription:
+        vector[TensorDescription] inputs
+        vector[TensorDescription] outputs
+        DynamicKind gear_kind
+        vector[vector[uint64_t]] gears
 
 
 cdef extern from "stream.h" namespace "aioascend" nogil:
@@ -275,6 +230,7 @@ cdef extern from "device.h" namespace "aioascend" nogil:
         aclError memory_info(size_t &, size_t &)
         aclError load_model(const string &, uint32_t &)
         aclError load_model_bytes "load_model"(const void *, size_t, uint32_t &)
+        aclError describe_model(LoadedModel &, ModelDescription &, string &)
         aclError unload_model(uint32_t)
         void unload_model_soon(uint32_t)
         aclError execute_now(Execution &)

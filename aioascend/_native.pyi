@@ -23,7 +23,6 @@ __all__ = [
     "Run",
     "StreamCore",
     "forget_closed_loops",
-    "forget_trio_run",
     "load_library",
     "ticket_counts",
 ]
@@ -57,7 +56,6 @@ class LoopBridge:
     def close(self) -> None: ...
 
 def forget_closed_loops() -> None: ...
-def forget_trio_run(bridge: LoopBridge) -> None: ...
 def ticket_counts() -> dict[str, int]: ...
 
 # --- memory ---

@@ -24,14 +24,12 @@ def watch(bridge: _native.LoopBridge) -> None:
 
 
 async def _watch(bridge: _native.LoopBridge) -> None:
-    from aioascend import _native
-
     try:
         while True:
             await trio.lowlevel.wait_readable(bridge.fd)
             bridge.drain()
     finally:
-        _native.forget_trio_run(bridge)
+        bridge.close()
 
 
 async def wait(operation: _native.Operation) -> None:

@@ -68,6 +68,17 @@ aclError Device::load_model(const void *data, size_t size, uint32_t &id) {
     return in_context(*this, [&] { return api().aclmdlLoadFromMem(data, size, &id); });
 }
 
+aclError Device::describe_model(LoadedModel &model, ModelDescription &out, std::string &where) {
+    return in_context(*this, [&] {
+        model.desc = api().aclmdlCreateDesc();
+        if (const aclError code = api().aclmdlGetDesc(model.desc, model.id)) {
+            where = "aclmdlGetDesc";
+            return code;
+        }
+        return aioascend::describe_model(model, can(), out, where);
+    });
+}
+
 aclError Device::unload_model(uint32_t id) {
     return in_context(*this, [&] { return api().aclmdlUnload(id); });
 }

@@ -14,6 +14,7 @@
 #include "loader.h"
 #include "execution.h"
 #include "memory.h"
+#include "model_description.h"
 #include "report_thread.h"
 #include "stream.h"
 #include "worker.h"
@@ -51,6 +52,7 @@ public:
     aclError memory_info(size_t &free, size_t &total);
     aclError load_model(const std::string &path, uint32_t &id);               // blocks
     aclError load_model(const void *data, size_t size, uint32_t &id);         // blocks
+    aclError describe_model(LoadedModel &model, ModelDescription &out, std::string &where);
     aclError unload_model(uint32_t id);                                       // blocks
     void unload_model_soon(uint32_t id);  // by the worker
     aclError execute_now(Execution &execution);                               // blocks

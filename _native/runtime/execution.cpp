@@ -18,6 +18,15 @@ int worst_state(const std::vector<Execution::Tensor> &tensors, int state) {
 
 }  // namespace
 
+LoadedModel::~LoadedModel() {
+    for (Execution *execution : idle) {
+        delete execution;
+    }
+    if (desc != nullptr) {
+        api.aclmdlDestroyDesc(desc);
+    }
+}
+
 Execution *Execution::take(LoadedModel &model, size_t inputs, size_t outputs) {
     {
         std::lock_guard<std::mutex> lock(model.execute_mutex);

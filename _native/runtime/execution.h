@@ -14,6 +14,7 @@ namespace aioascend {
 // A loaded model id. Setting a dynamic size and executing must be one step per model id, hence the lock.
 struct LoadedModel {
     LoadedModel(const AclApi &a, uint32_t model_id) : api(a), id(model_id) {}
+    ~LoadedModel();  // nothing may be in flight
 
     const AclApi &api;
     const uint32_t id;
