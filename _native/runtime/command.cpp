@@ -19,6 +19,20 @@ int Command::state() const {
     return of_dst == Memory::Pending || of_src == Memory::Pending ? Memory::Pending : Memory::Ready;
 }
 
+bool Command::makes_task() const {
+    switch (kind) {
+        case Kind::Memcpy:
+        case Kind::Memset:
+            return size != 0;
+        case Kind::Execute:
+        case Kind::Record:
+            return true;
+        case Kind::Wait:
+            break;
+    }
+    return false;
+}
+
 aclError Command::memory_code() const {
     if (kind == Kind::Execute) {
         return execution->memory_code();

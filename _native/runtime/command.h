@@ -34,6 +34,7 @@ struct Command {
     Execution *execution = nullptr;
 
     int state() const;                 // of all the memory it needs: Pending, Ready or Failed
+    bool makes_task() const;           // surely; an empty copy does not, a wait for what is done already need not
     aclError memory_code() const;      // the code of a failed allocation
     void stage() const;                // copy stage_from into src
     aclError issue(const AclApi &api, aclrtStream stream) const;

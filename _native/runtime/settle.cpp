@@ -190,17 +190,20 @@ void Stream::start_failure(Ticket *ticket, aclError code, uint32_t task, bool is
 
 bool Stream::mark_failed(uint32_t task, aclError code) {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (!device_.can().last_task_id || at_or_before(task, retired_task_)) {
+    if (!device_.can().last_task_id) {
         start_failure(nullptr, code, task, true);
         return true;
     }
-    for (Ticket *ticket = flight_.head; ticket != nullptr; ticket = ticket->next) {
-        if (at_or_before(task, ticket->last_task)) {
-            start_failure(ticket, code, task, true);
-            return true;
+    // The exact id first: where ids have fewer than 32 bits, comparing them goes wrong when they wrap around.
+    for (const bool exact : {true, false}) {
+        for (Ticket *ticket = flight_.head; ticket != nullptr; ticket = ticket->next) {
+            if (exact ? ticket->last_task == task : at_or_before(task, ticket->last_task)) {
+                start_failure(ticket, code, task, true);
+                return true;
+            }
         }
     }
-    if (issuing_) {
+    if (issuing_ && !at_or_before(task, retired_task_)) {
         return false;
     }
     start_failure(nullptr, code, task, true);

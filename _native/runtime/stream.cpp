@@ -78,16 +78,10 @@ int Stream::state_of(const Ticket &ticket, const Command &command) {
 // Runs with the lock (direct) or without it (worker), so it touches no member that changes.
 aclError Stream::issue(const Command &command, uint32_t &last_task) const {
     const AclApi &api = device_.api();
-    uint32_t before = 0;
-    if (device_.can().last_task_id) {
-        api.aclrtGetThreadLastTaskId(&before);
-    }
     const aclError code = command.issue(api, handle_);
-    if (code == 0 && device_.can().last_task_id) {
+    // Without a task of its own the call leaves the thread's last id as it was: that of some other stream's task.
+    if (code == 0 && command.makes_task() && device_.can().last_task_id) {
         api.aclrtGetThreadLastTaskId(&last_task);
-        if (last_task == before) {
-            last_task = kNoTask;  // nothing to do on the device: an empty copy, a wait for what is done already
-        }
     }
     return code;
 }

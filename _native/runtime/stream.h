@@ -129,7 +129,7 @@ private:
     uint64_t retired_seq_ = 0;
     uint64_t marker_seq_ = 0;   // the newest report asked for covers up to here
     uint64_t wanted_seq_ = 0;   // somebody waits for this one
-    uint32_t retired_task_ = 0;
+    uint32_t retired_task_ = UINT32_MAX;  // task ids start at 0
     bool closed_ = false;
     bool destroyed_ = false;
     bool destroy_due_ = false;
