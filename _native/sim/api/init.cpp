@@ -167,7 +167,7 @@ ACL_EXPORT aclError aclsysGetCANNVersion(aclCANNPackageName name, aclCANNPackage
     if (version == nullptr) {
         return fail(ACL_ERROR_INVALID_PARAM, "aclsysGetCANNVersion: version is NULL");
     }
-    if (static_cast<int>(name) < ACL_PKG_NAME_CANN || static_cast<int>(name) > ACL_PKG_NAME_DRIVER) {
+    if (static_cast<uint32_t>(name) > ACL_PKG_NAME_DRIVER) {
         return fail(ACL_ERROR_INVALID_PARAM, "aclsysGetCANNVersion: there is no package number %d",
                     static_cast<int>(name));
     }

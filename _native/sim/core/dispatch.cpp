@@ -343,8 +343,11 @@ void Device::work_finished(Lock &lock, const Finished &finished) {
         if (entry.unit == Unit::AiCore && nominal_ns(entry) == 0) {
             stream.due_ns += finished.took_ns;
         }
-    } else {
+    } else if (!has_late_work(stream)) {
         stream.due_ns = std::max(stream.due_ns, sim_clock().now());
+    } else {
+        // A copy that came late only because threads had to wake up is made up for; a slow one is not.
+        stream.due_ns = std::max(stream.due_ns, stream.start_ns + finished.took_ns);
         if (entry.bytes > 0 && finished.took_ns > 0) {
             const double speed = static_cast<double>(entry.bytes) / static_cast<double>(finished.took_ns);
             copy_speed_ = std::max(0.5, 0.8 * copy_speed_ + 0.2 * speed);
