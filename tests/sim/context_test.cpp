@@ -48,6 +48,7 @@ TEST(init_counts_and_finalize_does_not) {
     const std::string other = written("aclsim_other", "{\"err_msg_mode\": \"0\"}");
     OK(aclFinalize());
     CHECK_CODE(aclInit(other.c_str()), ACL_ERROR_INVALID_PARAM);
+    unlink(other.c_str());
     CHECK_CODE(aclInit("/nowhere/acl.json"), ACL_ERROR_INVALID_FILE);
 }
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <fstream>
 
 #include "scene.h"
 
@@ -142,6 +143,41 @@ void strict_free_in_flight() {
     std::exit(0);
 }
 
+int init_with(const char *text) {
+    const std::string path = "/tmp/aclsim_config_" + std::to_string(getpid());
+    std::ofstream(path) << text;
+    const int code = aclInit(path.c_str());
+    unlink(path.c_str());
+    return code;
+}
+
+void configured() {
+    need(init_with("{\"err_msg_mode\": \"1\", \"defaultDevice\": {\"default_device\": \"1\"}}"));
+    int32_t device = -1;
+    need(aclrtGetDevice(&device));
+    if (device != 1) {
+        std::exit(2);
+    }
+    std::thread([] { aclrtSetDevice(77); }).join();
+    const char *message = aclGetRecentErrMsg();
+    std::exit(message != nullptr && std::strstr(message, "77") != nullptr ? 0 : 3);
+}
+
+void badly_configured() {
+    const std::pair<const char *, int> files[] = {
+        {"{\"err_msg_mode\": ", ACL_ERROR_PARSE_FILE},
+        {"[1]", ACL_ERROR_PARSE_FILE},
+        {"{\"err_msg_mode\": \"2\"}", ACL_ERROR_INVALID_PARAM},
+        {"{\"defaultDevice\": {\"default_device\": \"9x\"}}", ACL_ERROR_INVALID_PARAM},
+        {"{}", 0}};
+    for (const auto &[text, code] : files) {
+        if (init_with(text) != code) {
+            std::exit(1);
+        }
+    }
+    std::exit(0);
+}
+
 struct Body {
     const char *name;
     void (*run)();
@@ -151,7 +187,9 @@ const Body bodies[] = {{"exit_with_queued_work", exit_with_queued_work},
                        {"fork_after_use", fork_after_use},
                        {"fork_before_use", fork_before_use},
                        {"acl_call_in_a_strict_callback", acl_call_in_a_strict_callback},
-                       {"strict_free_in_flight", strict_free_in_flight}};
+                       {"strict_free_in_flight", strict_free_in_flight},
+                       {"configured", configured},
+                       {"badly_configured", badly_configured}};
 
 // Before main, so that nothing of the harness has used a device.
 const bool ran_body = [] {
@@ -195,3 +233,7 @@ TEST(strict_mode_finds_memory_in_use) {
     CHECK_EQ(run_self("strict_free_in_flight", &errors), -SIGABRT);
     CHECK(errors.find("aclrtFree") != std::string::npos);
 }
+
+TEST(the_configuration_of_init) { CHECK_EQ(run_self("configured"), 0); }
+
+TEST(bad_configurations_are_refused) { CHECK_EQ(run_self("badly_configured"), 0); }
