@@ -163,6 +163,7 @@ private:
     void advance(Lock &lock, Stream &stream);
     bool start(Lock &lock, Stream &stream);
     bool runs_at_start(const Stream &stream) const;
+    void run_light_work(Stream &stream);
     void schedule(Stream &stream);
     bool begin_wait(Lock &lock, Stream &stream);
     uint64_t nominal_ns(const Entry &entry) const;

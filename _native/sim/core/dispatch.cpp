@@ -185,6 +185,7 @@ bool Device::start(Lock &lock, Stream &stream) {
         }
         stream.due_ns += stream.start_ns - wanted;
     }
+    run_light_work(stream);
     if (stream.due_ns == stream.start_ns && !runs_at_start(stream)) {
         return complete(lock, stream, stream.due_ns);
     }
@@ -201,8 +202,20 @@ uint64_t Device::nominal_ns(const Entry &entry) const {
 
 bool Device::runs_at_start(const Stream &stream) const {
     const Entry &entry = const_cast<Stream &>(stream).queue.front();
-    return entry.op == Op::Custom && entry.task->work && stream.planned_failure == 0 &&
+    return entry.op == Op::Custom && entry.task->work && !stream.work_done && stream.planned_failure == 0 &&
            !has_late_work(stream);
+}
+
+void Device::run_light_work(Stream &stream) {
+    Task *task = stream.queue.front().task;
+    if (!runs_at_start(stream) || !task->light) {
+        return;
+    }
+    stream.result = task->work();
+    stream.work_done = true;
+    if (stream.result != 0) {
+        stream.failure_text = take_messages();
+    }
 }
 
 // The head task has its unit, if it needs one, and takes time.
@@ -391,6 +404,7 @@ void Device::grant_units(UnitSet &units) {
         const uint64_t wanted = next->start_ns;
         next->unit_index = units.acquire(&next->start_ns);
         next->due_ns += next->start_ns - wanted;
+        run_light_work(*next);
         schedule(*next);
     }
 }

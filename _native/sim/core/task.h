@@ -21,15 +21,18 @@ struct Task {
     const char *kind = "task";  // static string: "memcpy_h2d", "execute", ... (timeline, fault injection)
     Unit unit = Unit::None;
     uint64_t bytes = 0;  // copies: the duration follows from the profile's bandwidth
-    uint64_t duration_ns =
-        0;  // AiCore: nominal time; 0 = the profile's latency for `name`, else only real compute time
+    // AiCore: nominal time; 0 = the profile's latency for `name`, else only the real compute time.
+    uint64_t duration_ns = 0;
     std::string name;  // model name, for the timeline and the profile's per-model latency
-    // Runs on a compute thread, never on the caller or the dispatcher; may be empty. Non-zero fails the task
+    // Runs on a compute thread, never on the caller; may be empty. Non-zero fails the task
     // with that code. Copies run it when their time is over (a late read, as DMA does), everything else when
     // the task starts. When the task is discarded (abort, forced destroy, device reset) it is destroyed
     // without having been called, possibly on an arbitrary thread and under a lock: destructors of what it
     // captures must not call ACL functions.
     std::function<aclError()> work;
+    // The work takes few microseconds and only leaf locks: it runs on the dispatcher, under the device's lock, which
+    // saves two thread switches. Not for copies.
+    bool light = false;
 };
 
 // NULL = default stream of the thread's current context. Checks the context (107002), the handle (107017) and

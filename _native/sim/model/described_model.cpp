@@ -31,16 +31,19 @@ struct Items {
 };
 
 void fill_copy(const Port &from, const void *source, const Port &to, void *target, const Items &items) {
-    size_t size = element_size(to.type);
+    const size_t size = element_size(to.type);
     for (size_t item = 0; item < items.count && items.in > 0; ++item) {
-        for (size_t i = 0; i < items.out; ++i) {
-            size_t read = item * items.in + i % items.in, write = item * items.out + i;
+        for (size_t done = 0; done < items.out;) {
+            const size_t count = std::min(items.in, items.out - done);
+            const size_t read = item * items.in, write = item * items.out + done;
             if (from.type == to.type) {
                 std::memcpy(static_cast<char *>(target) + write * size,
-                            static_cast<const char *>(source) + read * size, size);
-            } else {
-                write_element(to.type, target, write, read_element(from.type, source, read));
+                            static_cast<const char *>(source) + read * size, count * size);
             }
+            for (size_t i = 0; i < count && from.type != to.type; ++i) {
+                write_element(to.type, target, write + i, read_element(from.type, source, read + i));
+            }
+            done += count;
         }
     }
 }

@@ -185,7 +185,22 @@ Task Execution::task() {
     out.duration_ns =
         static_cast<uint64_t>((signature.latency_us + items * signature.latency_us_per_item) * 1000);
     out.work = [self = shared_from_this()] { return self->run(); };
+    out.light = is_light();
     return out;
+}
+
+bool Execution::is_light() const {
+    constexpr size_t limit = 8 << 10;
+    if (lease_->model().signature().computes) {
+        return false;
+    }
+    size_t bytes = 0;
+    for (const std::vector<Binding> *side : {&inputs_, &outputs_}) {
+        for (const Binding &binding : *side) {
+            bytes += binding.data ? binding.size : limit + 1;
+        }
+    }
+    return bytes <= limit;
 }
 
 aclError Execution::run() {

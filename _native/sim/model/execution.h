@@ -42,6 +42,7 @@ private:
                           size_t needed) const;
     aclError check_dynamic_shape(const Tensor &tensor, const aclTensorDesc *desc, Binding *binding) const;
 
+    bool is_light() const;
     aclError run();
     void compute();
     const GearShapes *gear_in_memory() const;

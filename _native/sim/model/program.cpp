@@ -207,6 +207,7 @@ Signature make_signature(const ModelSource &source, engine::Model &model) {
     Signature out;
     out.name = source.name;
     out.label = source.label;
+    out.computes = !source.description || !source.description->onnx.empty();
     Gears gears;
     if (source.description) {
         apply_shapes(model, source.description->shapes, source.label);
@@ -229,9 +230,7 @@ Signature make_signature(const ModelSource &source, engine::Model &model) {
         out.largest_gear = find_largest(out.gears);
         out.inputs.push_back(gear_input(out.gear_length()));
     }
-    out.weight_bytes = source.description && source.description->onnx.empty()
-                           ? source.description->weight_bytes
-                           : source.onnx_bytes;
+    out.weight_bytes = out.computes ? source.onnx_bytes : source.description->weight_bytes;
     for (const std::vector<Tensor> *side : {&out.inputs, &out.outputs}) {
         for (const Tensor &tensor : *side) {
             out.work_bytes += (tensor.bytes + 63) / 64 * 64;

@@ -54,6 +54,7 @@ struct Signature {
     size_t work_bytes = 0;
     double latency_us = 0;
     double latency_us_per_item = 0;
+    bool computes = true;  // false: fill rules, whose cost is that of touching the memory
 
     bool has_gears() const { return gear_kind != GearKind::None; }
     size_t engine_inputs() const { return inputs.size() - (has_gears() ? 1 : 0); }
