@@ -4,6 +4,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 PYTEST_ARGS ?=
+EXTRAS ?= sim,uvloop,demo,test
 BIN := $(VENV)/bin
 JOBS ?= $(shell nproc)
 # The versions that `make test-py` tries; those that are not there are left out, and it says so.
@@ -44,7 +45,7 @@ $(VENV)/.build: $(VENV)/.created pyproject.toml
 
 # The real package, as a user gets it; the build folder makes the next one incremental.
 $(VENV)/.installed: $(VENV)/.build $(SOURCES)
-	$(BIN)/python -m pip install --quiet --no-build-isolation ".[sim,uvloop,demo,test]"
+	$(BIN)/python -m pip install --quiet --no-build-isolation ".[$(EXTRAS)]"
 	@touch $@
 
 $(VENV)/.models: $(VENV)/.created Makefile
@@ -69,7 +70,8 @@ test-py:
 	@for version in $(PYTHONS); do \
 	    python=$$(.ci/find-python $$version) || { echo "python$$version: not installed, left out"; continue; }; \
 	    echo "== python$$version"; \
-	    $(MAKE) --no-print-directory test PYTHON=$$python VENV=.venv-$$version PYTEST_ARGS='$(TEST_PY_ARGS)' || exit 1; \
+	    $(MAKE) --no-print-directory test PYTHON=$$python VENV=.venv-$$version EXTRAS=sim,uvloop,test \
+	        PYTEST_ARGS='$(TEST_PY_ARGS)' || exit 1; \
 	done
 
 lint: install $(VENV)/.lint
