@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all tests share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import aioascend
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_aioascend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Programs that tests start import the aioascend that the tests import.
+
+    Started from the checkout they would find its folder `aioascend` first, which has no compiled parts.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("elsewhere"))
+        package_folder = str(Path(aioascend.__file__).parent.parent)
+        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [package_folder, os.environ.get("PYTHONPATH")])))
+        yield
