@@ -80,7 +80,7 @@ lint: install $(VENV)/.lint
 	$(BIN)/ruff format --check .
 	$(BIN)/cython-lint _native
 	$(BIN)/mypy
-	cd $(VENV) && bin/python -m mypy.stubtest --allowlist ../.ci/stubtest-allowlist aioascend._native
+	cd $(VENV) && bin/python -m mypy.stubtest aioascend._native
 
 sanitize: install
 	.ci/sanitize $(VENV) address $(SANITIZE_ADDRESS_TESTS)

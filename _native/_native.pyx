@@ -9,8 +9,10 @@ a report, the C++ runtime hears it (runtime/report_thread.cpp), loops.pyx is wok
 
 import asyncio
 import atexit
+import operator
 import re
 import sys
+import threading
 import weakref
 from contextvars import copy_context
 

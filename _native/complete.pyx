@@ -43,6 +43,7 @@ cdef class FailureRecord:
 
     cdef shared_ptr[rt.Failure] failure
     cdef DeviceCore device
+    cdef list streams            # that keep it because nobody has been told
     cdef readonly object exception
     cdef readonly bint told
     cdef object __weakref__
@@ -62,6 +63,9 @@ cdef class FailureRecord:
     cdef int tell(self) except -1:
         if not self.told:
             self.told = True
+            streams, self.streams = self.streams, []
+            for stream in streams:
+                (<StreamCore>stream).untold.remove(self)
             with nogil:
                 self.device.device.told(self.failure)
         return 0
@@ -75,6 +79,8 @@ cdef FailureRecord record_of(StreamCore stream, const shared_ptr[rt.Failure] &fa
     record = FailureRecord.__new__(FailureRecord)
     record.failure = failure
     record.device = stream.core
+    record.streams = []
+    record.told = facts.told
     if facts.code == 0:
         record.exception = _errors.ReportLostError(0, "an operation", device=facts.device, stream=facts.stream_id)
     else:

@@ -8,6 +8,7 @@ cdef class DeviceCore:
     cdef rt.Device *device
     cdef readonly Library library
     cdef readonly int index
+    cdef list kept  # what the device may use and nobody can tell; goes with this object
     cdef object __weakref__
 
     def __cinit__(self, library: Library, index: int, **options: int):
@@ -29,6 +30,7 @@ cdef class DeviceCore:
                 raise TypeError(f"unknown device option {name!r}")
         self.library = library
         self.index = index
+        self.kept = []
         self.device = new rt.Device(deref(library.library), index, settings)
 
     def __dealloc__(self):
@@ -80,8 +82,10 @@ cdef class DeviceCore:
 
     def pool_statistics(self) -> dict:
         """Bytes and blocks of the device and pinned memory pools."""
-        device = self.device.device_memory().statistics()
-        pinned = self.device.pinned_memory().statistics()
+        cdef rt.MemoryStatistics device, pinned
+        with nogil:
+            device = self.device.device_memory().statistics()
+            pinned = self.device.pinned_memory().statistics()
         return {
             "device_live_bytes": device.live_bytes, "device_cached_bytes": device.cached_bytes,
             "device_live_blocks": device.live_blocks, "pinned_live_bytes": pinned.live_bytes,

@@ -23,6 +23,9 @@ cdef class Event:
             with nogil:
                 self.core.device.destroy_event(self.handle)
 
+    def __init__(self) -> None:
+        raise made_by("Stream.record")
+
     def __await__(self):
         return new_follower(self.operation).__await__()
 
@@ -31,8 +34,8 @@ cdef class Event:
         if self.operation.state == FINISHED:
             return True
         cdef bint complete
-        if self.operation.ticket.on_host:
-            return False
+        if self.operation.ticket.seq > self.operation.stream.stream.get().issued_seq():
+            return False  # its record still waits on the host
         with nogil:
             complete = self.core.device.event_complete(self.handle)
         return complete
@@ -50,6 +53,9 @@ cdef class Event:
         cdef int code
         if not self.timing or not start.timing:
             raise ValueError("elapsed time needs two events recorded with timing=True")
+        for event in (start, self):
+            if (<Event>event).operation.ticket.seq > (<Event>event).operation.stream.stream.get().issued_seq():
+                raise _errors.error_from_code(107006, "aclrtEventElapsedTime", "The event has not been reached yet.")
         with nogil:
             code = self.core.device.api().aclrtEventElapsedTime(&milliseconds, start.handle, self.handle)
         if code != 0:

@@ -8,6 +8,16 @@ cdef class Library:
 
     cdef const rt.Library *library
 
+    def __init__(self) -> None:
+        raise made_by("load_library")
+
+    cdef int check_fork(self) except -1:
+        """Before the first call that initialises the library: from then on a fork is one too many."""
+        if rt.forked():
+            raise status_error(rt.kForked, "")
+        rt.watch_process()
+        return 0
+
     @property
     def path(self) -> str:
         return self.library.path.decode()
@@ -36,21 +46,22 @@ cdef class Library:
         """Version of the ACL API, such as "1.17.0" (aclrtGetVersion)."""
         cdef int32_t major = 0, minor = 0, patch = 0
         with nogil:
-            self.library.api.aclrtGetVersion(&major, &minor, &patch)
+            self.library.version(major, minor, patch)
         return f"{major}.{minor}.{patch}"
 
     def soc_name(self) -> str | None:
         """Name of the chip (aclrtGetSocName), None where the library does not say. Blocks."""
-        cdef const char *name
+        cdef const char *name = NULL
+        self.check_fork()
         with nogil:
-            self.library.api.aclInit(NULL)
-            name = self.library.api.aclrtGetSocName()
+            name = self.library.soc_name()
         return None if name is NULL else name.decode()
 
     def device_count(self) -> int:
         """Number of devices (aclrtGetDeviceCount). Blocks."""
         cdef uint32_t count = 0
         cdef int code
+        self.check_fork()
         with nogil:
             self.library.api.aclInit(NULL)
             code = self.library.api.aclrtGetDeviceCount(&count)
@@ -84,12 +95,18 @@ cdef object acl_error(
     # The library keeps the message per thread and forgets it when asked, so it is fetched here, on the thread that
     # made the call.
     cdef const char *message = NULL
+    if rt.forked():
+        return status_error(rt.kForked, "")
     if can.error_message:
         with nogil:
             message = api.aclGetRecentErrMsg()
     # The newest comes first; older ones are of calls that somebody else made on this thread.
     detail = _next_message.split(message.decode(errors="replace"))[0] if message is not NULL else ""
     return _errors.error_from_code(code, where, detail, device=device, stream=stream)
+
+
+cdef object made_by(str maker):
+    return TypeError(f"this class has no public constructor; use {maker}")
 
 
 cdef object status_error(int status, str what):

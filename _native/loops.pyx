@@ -28,6 +28,9 @@ cdef class LoopBridge:
         # Every operation in flight holds its bridge, so nothing can be queued here any more.
         del self.bridge
 
+    def __init__(self) -> None:
+        raise made_by("open_device")
+
     cdef object loop(self):
         return None if self.loop_ref is None else self.loop_ref()
 
@@ -98,9 +101,10 @@ cdef LoopBridge current_bridge():
         return trio_bridge()
     cdef LoopBridge bridge = _bridges.get(id(loop))
     if bridge is None or bridge.loop() is not loop:
-        bridge = new_bridge(id(loop))
+        bridge = new_bridge()
         bridge.loop_ref = weakref.ref(loop)
         loop.add_reader(bridge.bridge.fd(), bridge.drain)
+        _bridges[id(loop)] = bridge
     _latest_bridge = bridge
     return bridge
 
@@ -110,18 +114,18 @@ cdef LoopBridge trio_bridge():
     token = _trio.current_token()
     cdef LoopBridge bridge = _bridges.get(id(token))
     if bridge is None or bridge.token is not token:
-        bridge = new_bridge(id(token))
+        bridge = new_bridge()
         bridge.token = token
         _trio.watch(bridge)
+        _bridges[id(token)] = bridge
     return bridge
 
 
-cdef LoopBridge new_bridge(object key):
+cdef LoopBridge new_bridge():
     forget_closed_loops()
     cdef LoopBridge bridge = LoopBridge.__new__(LoopBridge)
     if bridge.bridge.fd() < 0:
         raise OSError("cannot watch for completions: the process has no file descriptor left (eventfd)")
-    _bridges[key] = bridge
     return bridge
 
 
@@ -130,10 +134,9 @@ def forget_closed_loops() -> None:
     global _latest_bridge
     cdef LoopBridge bridge
     _latest_bridge = None
-    for key in list(_bridges):
-        bridge = _bridges[key]
+    for key, bridge in list(_bridges.items()):
         if bridge.gone():
-            del _bridges[key]
+            _bridges.pop(key, None)
             bridge.close()
     collect_orphans()
 

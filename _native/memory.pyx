@@ -97,6 +97,9 @@ cdef class Buffer:
     cdef DeviceCore core
     cdef object __weakref__
 
+    def __init__(self) -> None:
+        raise made_by("Device.empty or Device.pinned")
+
     @property
     def ndim(self) -> int:
         return len(self.shape)
@@ -155,7 +158,7 @@ cdef class Buffer:
                 raise IndexError(f"rows can be taken with step 1 only, not {step}")
             count = max(0, stop - start)
             return self.part(start * row_bytes, (count, *self.shape[1:]), self.dtype, count * row_bytes)
-        row = index.__index__()
+        row = operator.index(index)
         if not -rows <= row < rows:
             raise IndexError(f"row {row} of a buffer with {rows} rows")
         return self.part((row % rows) * row_bytes, self.shape[1:], self.dtype, row_bytes)

@@ -17,14 +17,17 @@ cdef class ModelCore:
     cdef readonly dict gears    # {"batch": [...]}, {"size": [(h, w), ...]}, {"dims": [[...], ...]} or {}
     cdef readonly object gear_index
     cdef public bint closed     # takes no more runs
-    cdef readonly bint unloaded
+    cdef object submitting      # a lock: see StreamCore.submit_execution
     cdef object data            # the bytes it was loaded from: the library may read them until it is unloaded
     cdef object __weakref__
+
+    def __cinit__(self):
+        self.submitting = threading.Lock()
 
     def __dealloc__(self):
         if self.loaded is not NULL:
             with nogil:
-                if not self.unloaded:  # nobody closed it; runs in flight would keep this object
+                if not self.loaded.unloaded:  # nobody closed it; runs in flight would keep this object
                     self.core.device.unload_model_soon(self.loaded.id)
                 del self.loaded
 
@@ -38,6 +41,7 @@ cdef class ModelCore:
         if not core.library.library.can.models:
             raise _errors.UnsupportedError(
                 200001, "load_model", "This library lacks functions for models: " + ", ".join(core.library.missing))
+        core.check_open()
         self.core = core
         self.label = label
         if isinstance(source, str):
@@ -62,14 +66,10 @@ cdef class ModelCore:
 
     def _unload(self) -> None:
         """Blocks. Nothing may be in flight."""
-        cdef uint32_t id = self.loaded.id
-        cdef int code = 0
+        cdef int code
         self.closed = True
-        if self.unloaded:
-            return
         with nogil:
-            code = self.core.device.unload_model(id)
-        self.unloaded = code == 0
+            code = self.core.device.unload_model(deref(self.loaded))
         if code != 0:
             raise self.core.error(code, f"aclmdlUnload({self.label})")
 
@@ -138,6 +138,7 @@ cdef class ModelCore:
     cdef int fill(self, rt.Execution.Tensor &tensor, object buffer, str name, size_t needed) except -1:
         if buffer is None:  # an output that the library allocates
             tensor.size = 0
+            tensor.place.memory = NULL
             return 0
         if not isinstance(buffer, DeviceBuffer):
             raise TypeError(f"{name} of model {self.label} must be a DeviceBuffer, not {type(buffer).__name__}")
@@ -169,9 +170,13 @@ cdef class Run:
     cdef ModelCore model
     cdef object buffers
 
+    def __init__(self) -> None:
+        raise made_by("Model.execute")
+
     def __dealloc__(self):
         if self.execution is not NULL:
-            self.execution.give_back()
+            with nogil:
+                self.execution.give_back()
 
     def set_gear(self, kind: str, values: object) -> None:
         """kind: "batch", "size" (height, width) or "dims" (all dynamic extents)."""
@@ -184,6 +189,9 @@ cdef class Run:
     def set_shapes(self, shapes: object) -> None:
         """The actual shape of every input, for models of dynamic shape."""
         cdef size_t index
+        if not self.model.core.library.library.can.dataset_tensor_desc:
+            raise _errors.UnsupportedError(
+                200001, f"a run of {self.model.label}", "This library has no models of dynamic shape.")
         self.execution.dynamic = rt.DynamicKind.Shape
         for index, shape in enumerate(shapes):
             self.execution.inputs[index].shape = shape
@@ -212,20 +220,31 @@ cdef class Run:
             known = self.execution.output_shape(output, shape)
         return tuple(shape) if known else None
 
-    def take_system_output(self, index: int, dtype: object, shape: object):
-        """An output that the library allocated, as a numpy array; its memory is freed (aclrtFree). Blocks."""
-        cdef size_t size = 0
+    def take_system_outputs(self, infos: object) -> list:
+        """The outputs that the library allocated, as numpy arrays; their memory is freed (aclrtFree). Blocks."""
+        cdef size_t output, size = 0
         cdef void *address
-        cdef size_t output = index
-        array = np.empty(shape, dtype)
-        cdef HostView host = view_host(array, True, "output")
-        cdef size_t wanted = host.view.len
+        cdef HostView host
         cdef int code
         cdef rt.Device *device = self.model.core.device
-        with nogil:
-            address = self.execution.system_output(output, size)
-            code = device.copy_now(host.view.buf, address, wanted, rt.ACL_MEMCPY_DEVICE_TO_HOST)
-            device.api().aclrtFree(address)
-        if code != 0:
-            raise self.model.core.error(code, "aclrtMemcpy")
-        return array
+        results = []
+        failure = None
+        for output, info in enumerate(infos):
+            shape = self.output_shape(output)
+            array = np.empty(shape or (), info.dtype)
+            host = view_host(array, True, "output")
+            with nogil:
+                address = self.execution.system_output(output, size)
+                code = 0
+                if <size_t>host.view.len <= size:
+                    code = device.copy_now(host.view.buf, address, host.view.len, rt.ACL_MEMCPY_DEVICE_TO_HOST)
+                device.api().aclrtFree(address)
+            if code != 0:
+                failure = failure or self.model.core.error(code, "aclrtMemcpy")
+            elif shape is None or <size_t>host.view.len > size:
+                failure = failure or RuntimeError(
+                    f"the library does not tell the shape of output {info.name!r} of {self.model.label}")
+            results.append(array)
+        if failure is not None:
+            raise failure
+        return results

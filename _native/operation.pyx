@@ -54,6 +54,9 @@ cdef class Operation:
         self._asyncio_future_blocking = False
         self.ticket.owner = <void *>self
 
+    def __init__(self) -> None:
+        raise made_by("the methods of a Stream")
+
     # --- the Future protocol ---
 
     def done(self) -> bool:
@@ -140,7 +143,8 @@ cdef class Operation:
         self.state = CANCELLED
         self.ticket.abandoned = True
         if self.follows is not None:
-            self.follows.followers.remove(self)
+            if self.follows.followers is not None:
+                self.follows.followers.remove(self)
             self.follows = None
         self.wake()
         return True
@@ -188,10 +192,13 @@ cdef class Operation:
         cdef LoopBridge bridge = current_bridge()
         if bridge is self.bridge or bridge is None or (self.bridge is not None and not self.bridge.gone()):
             return 0
-        self.bridge = bridge
+        cdef bint moved = True
         if self.in_flight:
-            if not self.stream.stream.get().rebind(self.ticket, deref(bridge.bridge)):
-                forget_closed_loops()  # it has finished already, where nobody looks any more
+            with nogil:
+                moved = self.stream.stream.get().rebind(self.ticket, deref(bridge.bridge))
+        self.bridge = bridge
+        if not moved:
+            forget_closed_loops()  # it has finished already, where nobody looks any more
         return 0
 
     cdef int check_loop(self) except -1:

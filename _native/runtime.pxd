@@ -28,23 +28,22 @@ cdef extern from "acl/acl.h" nogil:
 cdef extern from "loader.h" namespace "aioascend" nogil:
     cdef cppclass AclApi:
         aclError aclInit(const char *)
-        aclError aclrtGetVersion(int32_t *, int32_t *, int32_t *)
-        const char *aclrtGetSocName()
         const char *aclGetRecentErrMsg()
         aclError aclrtGetDeviceCount(uint32_t *)
         aclError aclrtFree(void *)
         aclError aclrtEventElapsedTime(float *, aclrtEvent, aclrtEvent)
 
     cdef cppclass Capabilities:
-        cbool error_message, models
+        cbool error_message, models, dataset_tensor_desc
         vector[pair[const char *, cbool]] list()
 
     cdef cppclass Library:
         string path
         AclApi api
         Capabilities can
-        vector[string] missing_required
         vector[string] missing_optional
+        void version(int32_t &, int32_t &, int32_t &)
+        const char *soc_name()
 
     const Library *load_library(const string &, string &)
     const Library *library_without(const Library &, const vector[string] &, string &)
@@ -107,7 +106,6 @@ cdef extern from "memory.h" namespace "aioascend" nogil:
         void *base
         size_t size
         aclError code
-        cbool ready()
         char *address(size_t)
 
     cdef cppclass MemoryStatistics:
@@ -118,7 +116,6 @@ cdef extern from "memory.h" namespace "aioascend" nogil:
         void release(Memory *)
         void quarantine(Memory *)
         aclError wait(Memory *)
-        cbool contains(const void *, size_t)
         MemoryStatistics statistics()
 
 
@@ -144,6 +141,7 @@ cdef extern from "execution.h" namespace "aioascend" nogil:
     cdef cppclass LoadedModel:
         LoadedModel(const AclApi &, uint32_t)
         uint32_t id
+        cbool unloaded
 
     cdef enum class DynamicKind(unsigned char):
         Static, Batch, Size, Dims, Shape
@@ -192,15 +190,13 @@ cdef extern from "stream.h" namespace "aioascend" nogil:
         int submit(Ticket &, const Command &)
         int arm(Ticket &)
         cbool rebind(Ticket &, Bridge &)
-        cbool idle()
         aclError query(cbool &)
         void close()
         aclError destroy()
         void destroy_when_drained()
         aclrtStream handle()
         int32_t id()
-        cbool foreign()
-        uint64_t last_seq()
+        uint64_t issued_seq()
         size_t in_flight()
         size_t queued()
         shared_ptr[Failure] open_failure()
@@ -231,7 +227,7 @@ cdef extern from "device.h" namespace "aioascend" nogil:
         aclError load_model(const string &, uint32_t &)
         aclError load_model_bytes "load_model"(const void *, size_t, uint32_t &)
         aclError describe_model(LoadedModel &, ModelDescription &, string &)
-        aclError unload_model(uint32_t)
+        aclError unload_model(LoadedModel &)
         void unload_model_soon(uint32_t)
         aclError execute_now(Execution &)
         aclError copy_now(void *, const void *, size_t, aclrtMemcpyKind)
@@ -246,4 +242,5 @@ cdef extern from "device.h" namespace "aioascend" nogil:
 
 cdef extern from "process.h" namespace "aioascend" nogil:
     cbool forked()
+    void watch_process()
     void shut_down()

@@ -10,13 +10,11 @@ cdef class StreamCore:
     cdef DeviceCore core
     cdef Operation latest        # the last one submitted
     cdef list untold             # FailureRecords nobody has been told of
-    cdef list kept               # buffers that the device may touch for ever
     cdef readonly bint is_closed
     cdef object __weakref__
 
     def __cinit__(self):
         self.untold = []
-        self.kept = []
 
     @property
     def id(self) -> int:
@@ -36,13 +34,17 @@ cdef class StreamCore:
     @property
     def queued(self) -> int:
         """Operations that wait on the host because the device's queue is full or memory is still being allocated."""
-        return self.stream.get().queued()
+        cdef size_t count
+        with nogil:
+            count = self.stream.get().queued()
+        return count
 
     # --- blocking; for worker threads ---
 
     def _create(self, core: DeviceCore, priority: int, flags: int) -> None:
         cdef uint32_t c_priority = priority, c_flags = flags
         cdef int code
+        core.check_open()
         self.core = core
         with nogil:
             code = core.device.create_stream(c_priority, c_flags, self.stream)
@@ -52,6 +54,12 @@ cdef class StreamCore:
     def _wrap(self, core: DeviceCore, handle: int) -> None:
         cdef uintptr_t address = handle
         cdef int code
+        core.check_open()
+        if address == 0:
+            raise ValueError(
+                "0 stands for the default stream of whichever context is current; give its handle "
+                "(aclrtCtxGetCurrentDefaultStream)"
+            )
         self.core = core
         with nogil:
             code = core.device.wrap_stream(<rt.aclrtStream>address, self.stream)
@@ -70,21 +78,20 @@ cdef class StreamCore:
     def _close(self) -> None:
         """From here on submits raise; what was accepted is still resolved."""
         self.is_closed = True
-        if self.stream.get() is not NULL:
-            self.stream.get().close()
+        if self.stream.get() is not NULL and not rt.forked():
+            with nogil:
+                self.stream.get().close()
 
     def _report_untold(self) -> None:
         """Failures that no await has raised go to the exception handler of the loop."""
         cdef FailureRecord record
-        for record in self.untold:
-            if not record.told:
-                record.tell()
-                report_to_loop(current_bridge(), "an operation that nobody awaited has failed", record.exception)
-        self.untold = []
+        for record in list(self.untold):
+            record.tell()
+            report_to_loop(current_bridge(), "an operation that nobody awaited has failed", record.exception)
 
     def _destroy_when_drained(self) -> None:
         """Leaves giving the stream back to the runtime, as soon as the device is past what was accepted."""
-        if self.stream.get() is not NULL and not self.core.device.closed():
+        if self.stream.get() is not NULL:
             with nogil:
                 self.stream.get().destroy_when_drained()
 
@@ -94,9 +101,9 @@ cdef class StreamCore:
             self._destroy_when_drained()
 
     cdef int note_failure(self, FailureRecord record) except -1:
-        if record not in self.untold:
-            self.untold = [old for old in self.untold if not (<FailureRecord>old).told]
+        if not record.told and record not in self.untold:
             self.untold.append(record)
+            record.streams.append(self)
         return 0
 
     cdef int quarantine(self, object keep) except -1:
@@ -108,7 +115,7 @@ cdef class StreamCore:
                 for buffer in (<Run>item).buffers[0] + (<Run>item).buffers[1]:
                     if buffer is not None and (<Buffer>buffer).block is not None:
                         (<Buffer>buffer).block.unreliable = True
-        self.kept.append(keep)
+        self.core.kept.append(keep)
         return 0
 
     # --- submitting ---
@@ -128,6 +135,7 @@ cdef class StreamCore:
             RuntimeClosedError: the stream is closed.
             AclError: the library refused the copy.
         """
+        self.check_usable()
         cdef Side to = side_of(dst, self.core, True, "dst")
         cdef Side source = side_of(src, self.core, False, "src")
         if to.nbytes != source.nbytes:
@@ -174,6 +182,7 @@ cdef class StreamCore:
             ValueError: `value` is not a byte, or `dst` lies on another device.
             RuntimeClosedError, AclError: as `memcpy`.
         """
+        self.check_usable()
         if not 0 <= value <= 255:
             raise ValueError(f"memset sets bytes: value must be 0 to 255, not {value}")
         cdef Side to = side_of(dst, self.core, True, "dst")
@@ -195,8 +204,11 @@ cdef class StreamCore:
             event: An event of this device to record again.
             timing: Take a time stamp, for `Event.elapsed_since`.
         """
+        self.check_usable()
         if event is None:
             event = new_event(self.core, timing)
+        elif timing and not event.timing:
+            raise ValueError("this event was made without timing; record a new one with timing=True")
         elif event.core is not self.core:
             raise ValueError(f"the event belongs to device {event.core.index}, the stream to device {self.core.index}")
         cdef rt.Command command
@@ -214,14 +226,18 @@ cdef class StreamCore:
             DependencyError: `event` was recorded behind a failed operation.
             ValueError: the event belongs to another device; await it on the host instead.
         """
+        self.check_usable()
         if event.core is not self.core:
             raise ValueError(
                 f"the event belongs to device {event.core.index}, the stream to device {self.core.index}; "
                 "await the event on the host instead"
             )
         cdef Operation recorded = event.operation
-        cdef shared_ptr[rt.Failure] failure = recorded.stream.stream.get().failure_of(recorded.ticket.seq)
+        cdef shared_ptr[rt.Failure] failure = recorded.ticket.failure  # of a record that was not even issued
         cdef FailureRecord record
+        if failure.get() is NULL:
+            with nogil:
+                failure = recorded.stream.stream.get().failure_of(recorded.ticket.seq)
         if failure.get() is not NULL:
             record = record_of(recorded.stream, failure)
             record.tell()
@@ -240,17 +256,30 @@ cdef class StreamCore:
     cdef Operation submit_execution(self, ModelCore model, Run run):
         cdef rt.Command command
         cdef Operation operation
+        self.check_usable()
         if model.closed:
             raise _errors.RuntimeClosedError(f"model {model.label} is closed")
-        if model.latest is not None and model.latest.in_flight and model.latest.stream is not self:
-            self.wait((<StreamCore>model.latest.stream).record())
         command.kind = rt.Kind.Execute
         command.execution = run.execution
         command.may_block = run.execution.dynamic == rt.DynamicKind.Shape
         operation = self.new_operation()
         operation.keep = run
-        model.latest = self.submit(operation, command)
+        with model.submitting:  # one run after the other, whatever threads and streams they come from
+            last = model.latest
+            if last is not None and (<Operation>last).in_flight and (<Operation>last).stream is not self:
+                if (<Operation>last).stream.is_closed:
+                    raise _errors.RuntimeClosedError(
+                        f"model {model.label} still runs on a stream that is being closed; await that first")
+                self.wait((<Operation>last).stream.record())
+            model.latest = self.submit(operation, command)
         return operation
+
+    cdef int check_usable(self) except -1:
+        if rt.forked():
+            raise status_error(rt.kForked, "")
+        if self.is_closed or self.stream.get() is NULL:
+            raise _errors.RuntimeClosedError("the stream is closed")
+        return 0
 
     cdef Operation new_operation(self):
         cdef Operation operation = Operation.__new__(Operation)
@@ -264,8 +293,6 @@ cdef class StreamCore:
         global _tickets_live, _tickets_total
         cdef int status
         cdef FailureRecord record
-        if self.is_closed or self.stream.get() is NULL:
-            raise _errors.RuntimeClosedError("the stream is closed")
         Py_INCREF(operation)  # handed to the runtime; complete_all takes it back
         operation.in_flight = True  # from here on another thread may already resolve it
         _tickets_live += 1
@@ -303,7 +330,8 @@ cdef class StreamCore:
         """
         cdef cbool complete = False
         cdef int code
-        if self.stream.get().queued():
+        self.check_usable()
+        if self.queued:
             return False
         with nogil:
             code = self.stream.get().query(complete)

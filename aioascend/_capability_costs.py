@@ -23,6 +23,7 @@ COSTS: dict[str, str] = {
     "exception_register": "another library that sets its own exception callback takes the failures away",
     "exception_set": "without exception_register as well, a failed task is not noticed when it fails",
     "exception_error_code": "every failed task has the code 507000",
+    "stream_force_destroy": "closing a stream that stopped answering may wait without end",
     "device_force_reset": "a lost device cannot be opened again by this process",
     "pointer_attributes": "pinned memory that was not allocated here is copied once more",
     "models": "models cannot be loaded",

@@ -39,5 +39,5 @@ async def run_blocking(call: Callable[[], T], undo: Callable[[T], object] | None
             late = list(made)
         for value in late:
             if undo is not None:
-                threading.Thread(target=undo, args=(value,), name="aioascend-undo").start()
+                threading.Thread(target=undo, args=(value,), name="aioascend-undo", daemon=True).start()
         raise

@@ -16,7 +16,7 @@ import anyio
 from aioascend import _native
 from aioascend._backend import Backend, load_backend
 from aioascend._threads import run_blocking
-from aioascend.errors import RuntimeClosedError
+from aioascend.errors import AioascendError, RuntimeClosedError
 from aioascend.model import Model
 from aioascend.stream import CLOSE_GRACE_S, Stream, StreamContext
 
@@ -68,39 +68,56 @@ class _Opened:
     """A device as the process has it: shared, and closed with its last user."""
 
     _all: ClassVar[dict[tuple[str, int], _Opened]] = {}
-    _lock = threading.Lock()
+    _all_lock: ClassVar[threading.Lock] = threading.Lock()
 
     def __init__(self, core: _native.DeviceCore, options: dict[str, int]) -> None:
         self.core = core
         self.options = options
         self.users = 0
+        self.gone = False
+        self.lock = threading.Lock()  # opening and closing take their time, and only this device's users wait
 
     @classmethod
     def acquire(cls, backend: Backend, index: int, options: dict[str, int]) -> _Opened:
         """Blocks. Opens the device unless it is open."""
         key = (backend.library.path, index)
-        with cls._lock:
-            opened = cls._all.get(key)
-            if opened is None:
-                opened = _Opened(_native.DeviceCore(backend.library, index, **options), options)
-                opened.core.open()
-                cls._all[key] = opened
-            elif options and opened.options != options:
-                raise ValueError(
-                    f"device {index} is open with the options {opened.options or 'by default'}, not {options}; "
-                    "open it with the same ones, or close it first"
-                )
-            opened.users += 1
-            return opened
+        while True:
+            with cls._all_lock:
+                opened = cls._all.get(key)
+                if opened is None:
+                    opened = cls._all[key] = _Opened(_native.DeviceCore(backend.library, index, **options), options)
+            with opened.lock:
+                if opened.gone:
+                    continue
+                if options and opened.options != options:
+                    raise ValueError(
+                        f"device {index} is open with the options {opened.options or 'by default'}, not {options}; "
+                        "open it with the same ones, or close it first"
+                    )
+                if opened.users == 0:
+                    try:
+                        opened.core.open()
+                    except BaseException:
+                        opened._forget()
+                        raise
+                opened.users += 1
+                return opened
 
     def release(self) -> None:
         """Blocks. Closes the device with its last user."""
-        with self._lock:
+        with self.lock:
             self.users -= 1
             if self.users == 0:
-                for key in [key for key, opened in self._all.items() if opened is self]:
-                    del self._all[key]
-                self.core.close()
+                try:
+                    self.core.close()
+                finally:
+                    self._forget()
+
+    def _forget(self) -> None:
+        self.gone = True
+        with self._all_lock:
+            for key in [key for key, opened in self._all.items() if opened is self]:
+                del self._all[key]
 
 
 class Device:
@@ -117,6 +134,7 @@ class Device:
         self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
         self._models: weakref.WeakSet[Model] = weakref.WeakSet()
         self._closed = False
+        self._release_lock = threading.Lock()
         self.index: int = opened.core.index
         self.backend = backend.kind
 
@@ -144,7 +162,7 @@ class Device:
         returned object waits for what was submitted through it and leaves the stream itself alone.
         """
         self._check_open()
-        stream = Stream()
+        stream = Stream.__new__(Stream)
         stream.device = self
 
         def wrap() -> Stream:
@@ -241,13 +259,24 @@ class Device:
         self._closed = True
         for stream in list(self._streams):
             stream._close()
-        for model in list(self._models):
-            await model.close()
-        for stream in list(self._streams):
-            await stream.close()
-        opened, self._opened = self._opened, None
-        if opened is not None:
-            await run_blocking(opened.release)
+        failures: list[AioascendError] = []
+        resources: list[Model | Stream] = [*self._models, *self._streams]
+        for resource in resources:
+            try:
+                await resource.close()
+            except AioascendError as error:  # noqa: PERF203 - the others are given back all the same
+                failures.append(error)
+        await run_blocking(self._release)
+        # That a lost device refuses what belongs to closing is no news, and nothing is left to be done about it.
+        for failure in failures:
+            if getattr(failure, "retry", "") != "gone":
+                raise failure
+
+    def _release(self) -> None:
+        with self._release_lock:
+            opened, self._opened = self._opened, None
+            if opened is not None:
+                opened.release()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -334,8 +363,8 @@ def open_device(
         ForkError: the process was forked after the runtime was started.
     """
     _check_index(index)
-    if flight_limit is not None and flight_limit < 2:
-        raise ValueError(f"flight_limit must be at least 2, not {flight_limit}")
+    if flight_limit is not None and not 2 <= flight_limit <= 1024:
+        raise ValueError(f"flight_limit must be 2 to 1024, which the queue of a stream holds, not {flight_limit}")
     if report_timeout is not None and not 0 < report_timeout < 1e6:
         raise ValueError(f"report_timeout must be seconds above 0, not {report_timeout}")
     options = {

@@ -55,13 +55,17 @@ class Model(_native.ModelCore):
     output_infos: tuple[TensorInfo, ...]
 
     def __init__(self) -> None:
+        raise TypeError("models have no public constructor; use Device.load_model")
+
+    def _prepare(self) -> None:
         self._dynamic = "static"
         self._exclusive = anyio.Lock()
         self._learned: dict[Shapes, list[int]] = {}  # input shapes -> bytes of each output
 
     @classmethod
     async def _load(cls, device: Device, source: str | os.PathLike[str] | bytes, name: str | None) -> Model:
-        model = cls()
+        model = cls.__new__(cls)
+        model._prepare()
         model.device = device
         if isinstance(source, (bytes, bytearray, memoryview)):
             label = name or "from bytes"
@@ -178,15 +182,11 @@ class Model(_native.ModelCore):
 
         def execute() -> list[NDArray[Any]]:
             run.execute_now()
-            results = []
-            for index, info in enumerate(self.output_infos):
-                shape = run.output_shape(index)
-                if shape is None:
-                    raise RuntimeError(f"the library does not tell the shape of output {info.name!r} of {self.label}")
-                results.append(run.take_system_output(index, info.dtype, shape))
-            return results
+            return run.take_system_outputs(self.output_infos)
 
         results = await run_blocking(execute)
+        if len(self._learned) >= 256:
+            self._learned.pop(next(iter(self._learned)))
         self._learned[shapes] = [max(1, result.nbytes) for result in results]
         return results
 
@@ -214,10 +214,20 @@ class Model(_native.ModelCore):
             AclError: the library refused the run.
         """
         self._check_open()
-        if len(inputs) == len(self.input_infos):
-            for info, buffer in zip(self.input_infos, inputs, strict=True):
-                check_tensor(self.label, info, buffer.shape, buffer.dtype)
+        if len(inputs) != len(self.input_infos):
+            names = ", ".join(info.name for info in self.input_infos)
+            raise ValueError(f"model {self.label} takes {len(self.input_infos)} inputs ({names}), not {len(inputs)}")
+        for info, buffer in zip(self.input_infos, inputs, strict=True):
+            self._check_buffer("input", info, buffer)
+            check_tensor(self.label, info, buffer.shape, buffer.dtype)
+        for info, output in zip(self.output_infos, outputs, strict=False):
+            self._check_buffer("output", info, output)
         return self._run(inputs, outputs).submit(self.stream if stream is None else stream)
+
+    def _check_buffer(self, what: str, info: TensorInfo, buffer: object) -> None:
+        if not isinstance(buffer, _native.DeviceBuffer):
+            given = type(buffer).__name__
+            raise TypeError(f"{what} {info.name!r} of model {self.label} must be a DeviceBuffer, not {given}")
 
     def _run(self, inputs: Sequence[DeviceBuffer], outputs: Sequence[DeviceBuffer | None]) -> Run:
         if self.gear_index is None:

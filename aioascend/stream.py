@@ -41,6 +41,9 @@ class Stream(_native.StreamCore):
 
     device: Device
 
+    def __init__(self) -> None:
+        raise TypeError("streams have no public constructor; use Device.create_stream")
+
     def execute(self, model: Model, inputs: Sequence[DeviceBuffer], outputs: Sequence[DeviceBuffer]) -> Operation:
         """Run `model` on device buffers in stream order; see `Model.execute`."""
         return model.execute(inputs, outputs, stream=self)
@@ -88,7 +91,7 @@ class StreamContext:
         self._flags = flags
 
     async def _open(self) -> Stream:
-        stream = Stream()
+        stream = Stream.__new__(Stream)
         stream.device = self._device
 
         def create() -> Stream:

@@ -28,7 +28,7 @@ LAYERS = [
     {"device"},
     {"__init__"},
     {"testing"},
-    {"_self_test", "demo"},
+    {"_self_test", "_capability_costs", "demo"},
     {"doctor"},
     {"cli"},
     {"__main__"},
@@ -67,7 +67,7 @@ def runtime_imports(tree: ast.AST) -> set[str]:
                 for name in node.names
                 if name.name.split(".")[0] == "aioascend"
             )
-    modules = {name for layer in LAYERS for name in layer}
+    modules = {part_of(path) for path in python_files()} | {"_native"}
     return {name if name in modules else "__init__" for name in found}
 
 
@@ -143,4 +143,4 @@ def test_files_have_one_job() -> None:
     for folder, pattern in ((PACKAGE, "*.py"), (NATIVE, "*.pyx"), (NATIVE, "*.cpp"), (NATIVE, "*.h")):
         for path in folder.rglob(pattern):
             if path.name not in generated:
-                assert len(path.read_text(encoding="utf-8").splitlines()) <= 450, path
+                assert len(path.read_text(encoding="utf-8").splitlines()) <= 420, path

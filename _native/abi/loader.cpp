@@ -159,6 +159,18 @@ std::vector<std::pair<const char *, bool>> Capabilities::list() const {
     };
 }
 
+void Library::version(int32_t &major, int32_t &minor, int32_t &patch) const {
+    major = minor = patch = 0;
+    if (api.aclrtGetVersion != nullptr) {
+        api.aclrtGetVersion(&major, &minor, &patch);
+    }
+}
+
+const char *Library::soc_name() const {
+    api.aclInit(nullptr);  // that it was initialised before is no failure
+    return api.aclrtGetSocName != nullptr ? api.aclrtGetSocName() : nullptr;
+}
+
 const Library *load_library(const std::string &path, std::string &error) {
     // Both leaked: threads of a loaded library may outlive static destruction.
     static auto &mutex = *new std::mutex;

@@ -38,6 +38,10 @@ struct Library {
     std::vector<std::string> missing_required;  // empty for what load_library returns
     std::vector<std::string> missing_optional;
     void *handle = nullptr;
+
+    // Zeros, and null, where the library does not tell. Both may block.
+    void version(int32_t &major, int32_t &minor, int32_t &patch) const;
+    const char *soc_name() const;
 };
 
 // Loads the library at `path` (a file, or a bare name for the dynamic linker's own search) and looks all

@@ -9,6 +9,9 @@ namespace {
 
 template <typename Call>
 aclError in_context(const Device &device, Call call) {
+    if (forked()) {
+        return ACL_ERROR_RT_INTERNAL_ERROR;  // which the caller reports as what it is
+    }
     ContextGuard guard(device.api(), device.context());
     return guard.status() != 0 ? guard.status() : call();
 }
@@ -42,6 +45,9 @@ void Device::destroy_event(aclrtEvent event) {
 }
 
 bool Device::event_complete(aclrtEvent event) {
+    if (forked()) {
+        return false;
+    }
     if (can().query_event_status) {
         aclrtEventRecordedStatus status;
         return api().aclrtQueryEventStatus(event, &status) == 0 && status == ACL_EVENT_RECORDED_STATUS_COMPLETE;
@@ -79,18 +85,28 @@ aclError Device::describe_model(LoadedModel &model, ModelDescription &out, std::
     });
 }
 
-aclError Device::unload_model(uint32_t id) {
-    return in_context(*this, [&] { return api().aclmdlUnload(id); });
+aclError Device::unload_model(LoadedModel &model) {
+    std::lock_guard<std::mutex> lock(model.execute_mutex);
+    if (model.unloaded) {
+        return 0;
+    }
+    const aclError code = in_context(*this, [&] { return api().aclmdlUnload(model.id); });
+    model.unloaded = code == 0;
+    return code;
 }
 
 void Device::unload_model_soon(uint32_t id) {
     if (!closed() && !forked() && !shutting_down()) {
-        worker_.post([this, id] { unload_model(id); });
+        worker_.post([this, id] { in_context(*this, [&] { return api().aclmdlUnload(id); }); });
     }
 }
 
 aclError Device::execute_now(Execution &execution) {
-    return in_context(*this, [&] { return execution.issue(nullptr); });
+    execution.model().busy = true;
+    const aclError code = in_context(*this, [&] { return execution.issue(nullptr); });
+    execution.model().busy = false;
+    worker_.post([this] { unblock_streams(); });
+    return code;
 }
 
 aclError Device::copy_now(void *dst, const void *src, size_t size, aclrtMemcpyKind direction) {
@@ -98,6 +114,9 @@ aclError Device::copy_now(void *dst, const void *src, size_t size, aclrtMemcpyKi
 }
 
 bool Device::is_pinned(const void *address, size_t size) {
+    if (forked()) {
+        return false;
+    }
     if (pinned_memory_.contains(address, size)) {
         return true;
     }

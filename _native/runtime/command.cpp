@@ -22,6 +22,7 @@ int Command::state() const {
 bool Command::makes_task() const {
     switch (kind) {
         case Kind::Memcpy:
+            return size != 0 && dst.address() != src.address();
         case Kind::Memset:
             return size != 0;
         case Kind::Execute:

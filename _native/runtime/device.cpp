@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <system_error>
 #include <utility>
 
 #include "bridge.h"
@@ -49,9 +50,13 @@ aclError watch_exceptions(const Library &library) {
                 return 0;  // failures are seen through the state of the streams only
             }
             g_libraries[slot] = &library;
-            return library.can.exception_register
-                       ? library.api.aclrtExceptionInfoCallbackRegister(callbacks[slot])
-                       : library.api.aclrtSetExceptionInfoCallback(callbacks[slot]);
+            const aclError code = library.can.exception_register
+                                      ? library.api.aclrtExceptionInfoCallbackRegister(callbacks[slot])
+                                      : library.api.aclrtSetExceptionInfoCallback(callbacks[slot]);
+            if (code != 0) {
+                g_libraries[slot] = nullptr;
+            }
+            return code;
         }
     }
     return ACL_ERROR_INTERNAL_ERROR;
@@ -92,19 +97,27 @@ aclError Device::open() {
         api().aclrtResetDevice(index_);
         return code;
     }
+    try {
+        worker_.start();
+        reports_.start();
+    } catch (const std::system_error &) {  // the process may start no more threads
+        worker_.stop();
+        api().aclrtResetDevice(index_);
+        return ACL_ERROR_RT_RESOURCE_ALLOC_FAIL;
+    }
     fault_ = 0;
     closed_ = false;
     register_device(this);
-    worker_.start();
-    reports_.start();
     return 0;
 }
 
 aclError Device::close() {
-    if (closed_.exchange(true) || forked()) {
-        return 0;
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        if (closed_.exchange(true) || forked()) {
+            return 0;
+        }
     }
-    unregister_device(this);
     {
         // Streams that nobody closed are given back by the worker once they are drained.
         std::unique_lock<std::mutex> lock(mutex_);
@@ -116,6 +129,14 @@ aclError Device::close() {
         pinned_memory_.close();
     });
     worker_.stop();
+    unregister_device(this);
+    for (Marker *marker : buried_) {
+        if (marker->event != nullptr) {
+            api().aclrtDestroyEvent(marker->event);
+        }
+        delete marker;
+    }
+    buried_.clear();
     std::unordered_set<aclrtEvent> left;
     {
         std::lock_guard<std::mutex> lock(events_mutex_);
@@ -152,10 +173,7 @@ aclError Device::create_stream(uint32_t priority, uint32_t flags, std::shared_pt
         api().aclrtDestroyStream(handle);
         return code;
     }
-    out = std::make_shared<Stream>(*this, handle, nullptr);
-    std::lock_guard<std::mutex> lock(mutex_);
-    streams_.push_back(out);
-    return 0;
+    return adopt(std::make_shared<Stream>(*this, handle, nullptr), out);
 }
 
 aclError Device::wrap_stream(aclrtStream handle, std::shared_ptr<Stream> &out) {
@@ -173,10 +191,20 @@ aclError Device::wrap_stream(aclrtStream handle, std::shared_ptr<Stream> &out) {
             return code;
         }
     }
-    out = std::make_shared<Stream>(*this, handle, waiter, true);
-    std::lock_guard<std::mutex> lock(mutex_);
-    streams_.push_back(out);
-    return 0;
+    return adopt(std::make_shared<Stream>(*this, handle, waiter, true), out);
+}
+
+aclError Device::adopt(std::shared_ptr<Stream> stream, std::shared_ptr<Stream> &out) {
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        if (!closed_) {
+            out = std::move(stream);
+            streams_.push_back(out);
+            return 0;
+        }
+    }
+    stream->destroy();  // the device was closed meanwhile
+    return ACL_ERROR_RT_CONTEXT_NULL;
 }
 
 void Device::forget(Stream &stream) {
@@ -240,6 +268,17 @@ void Device::apply_exceptions() {
             }
         }
     }
+}
+
+void Device::bury(Marker *marker) {
+    buried_.push_back(marker);
+}
+
+void Device::wake_waiters() {
+    for (const auto &stream : streams()) {
+        stream->wake_waiters();
+    }
+    streams_changed_.notify_all();
 }
 
 void Device::outbox_add(Ticket *ticket) {

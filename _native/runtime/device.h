@@ -53,7 +53,7 @@ public:
     aclError load_model(const std::string &path, uint32_t &id);               // blocks
     aclError load_model(const void *data, size_t size, uint32_t &id);         // blocks
     aclError describe_model(LoadedModel &model, ModelDescription &out, std::string &where);
-    aclError unload_model(uint32_t id);                                       // blocks
+    aclError unload_model(LoadedModel &model);                                // blocks
     void unload_model_soon(uint32_t id);  // by the worker
     aclError execute_now(Execution &execution);                               // blocks
     aclError copy_now(void *dst, const void *src, size_t size, aclrtMemcpyKind direction);  // blocks
@@ -79,6 +79,9 @@ public:
     Worker &worker() { return worker_; }
     ReportThread &reports() { return reports_; }
 
+    void bury(Marker *marker);  // a late report may still name it: kept until the report thread has ended
+    void wake_waiters();        // of threads that wait for streams, when the process shuts down
+
     // Tickets on their way to their loops, one push per loop; settle_mutex held.
     void outbox_add(Ticket *ticket);
     void outbox_send();
@@ -91,6 +94,8 @@ public:
     std::atomic<int64_t> callbacks_launched{0};
 
 private:
+    aclError adopt(std::shared_ptr<Stream> stream, std::shared_ptr<Stream> &out);
+
     struct Exception {
         uint32_t stream_id, task_id;
         aclError code;
@@ -111,6 +116,7 @@ private:
     std::vector<Exception> exceptions_;
     std::atomic<bool> has_exceptions_{false};
     std::vector<std::pair<Bridge *, TicketList>> outbox_;
+    std::vector<Marker *> buried_;  // settle_mutex
     MemoryPool device_memory_;
     MemoryPool pinned_memory_;
     Worker worker_;

@@ -3,6 +3,8 @@
 
 #include <cstring>
 
+#include "process.h"
+
 namespace aioascend {
 namespace {
 
@@ -19,6 +21,9 @@ int worst_state(const std::vector<Execution::Tensor> &tensors, int state) {
 }  // namespace
 
 LoadedModel::~LoadedModel() {
+    if (forked()) {
+        return;
+    }
     for (Execution *execution : idle) {
         delete execution;
     }
@@ -29,7 +34,7 @@ LoadedModel::~LoadedModel() {
 
 Execution *Execution::take(LoadedModel &model, size_t inputs, size_t outputs) {
     {
-        std::lock_guard<std::mutex> lock(model.execute_mutex);
+        std::lock_guard<std::mutex> lock(model.idle_mutex);
         if (!model.idle.empty()) {
             Execution *execution = model.idle.back();
             model.idle.pop_back();
@@ -88,11 +93,17 @@ Execution::~Execution() {
 }
 
 void Execution::give_back() {
-    std::lock_guard<std::mutex> lock(model_.execute_mutex);
+    if (forked()) {
+        return;
+    }
+    std::lock_guard<std::mutex> lock(model_.idle_mutex);
     model_.idle.push_back(this);
 }
 
 int Execution::state() const {
+    if (model_.busy.load(std::memory_order_acquire)) {
+        return Memory::Pending;
+    }
     return worst_state(outputs, worst_state(inputs, Memory::Ready));
 }
 
@@ -167,6 +178,9 @@ aclError Execution::apply_dynamic() {
 aclError Execution::issue(aclrtStream stream) {
     // The setting is state of the model id until the run is launched.
     std::lock_guard<std::mutex> lock(model_.execute_mutex);
+    if (model_.unloaded) {
+        return ACL_ERROR_INVALID_MODEL_ID;
+    }
     aclError code = bind();
     if (code == 0) {
         code = apply_dynamic();

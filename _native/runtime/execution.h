@@ -2,6 +2,7 @@
 // One run of a model: its datasets, where inputs and outputs lie, and the dynamic setting that goes with it.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -19,8 +20,11 @@ struct LoadedModel {
     const AclApi &api;
     const uint32_t id;
     aclmdlDesc *desc = nullptr;
-    std::mutex execute_mutex;
-    std::vector<Execution *> idle;  // guarded by execute_mutex; their datasets are reused
+    std::mutex execute_mutex;        // held for the whole of a run that waits
+    std::atomic<bool> busy{false};   // such a run is going on; others wait in their stream's host-side queue
+    bool unloaded = false;           // guarded by execute_mutex: ids are used again
+    std::mutex idle_mutex;
+    std::vector<Execution *> idle;   // their datasets are reused
 };
 
 enum class DynamicKind : uint8_t { Static, Batch, Size, Dims, Shape };
@@ -42,6 +46,7 @@ public:
     size_t dynamic_index = 0;
     std::vector<uint64_t> dynamic_values;
 
+    LoadedModel &model() { return model_; }
     int state() const;
     aclError memory_code() const;
     aclError issue(aclrtStream stream);  // stream == nullptr: run now and wait (aclmdlExecute)

@@ -38,8 +38,13 @@ Memory *MemoryPool::acquire(size_t size) {
         statistics_.cached_bytes -= size;
         return memory;
     }
-    auto *memory = new Memory(kind_, size);
-    device_.worker().post([this, memory] { allocate(memory); });
+    auto *memory = new Memory(size);
+    if (closed_) {
+        memory->code = ACL_ERROR_RT_CONTEXT_NULL;
+        memory->state = Memory::Failed;
+    } else {
+        device_.worker().post([this, memory] { allocate(memory); });
+    }
     return memory;
 }
 
@@ -51,17 +56,18 @@ void MemoryPool::release(Memory *memory) {
         std::lock_guard<std::mutex> lock(mutex_);
         statistics_.live_bytes -= memory->size;
         statistics_.live_blocks -= 1;
-        if (memory->ready() && !device_.closed() && statistics_.cached_bytes + memory->size <= cache_limit_) {
-            statistics_.cached_bytes += memory->size;
-            free_[memory->size].push_back(memory);
+        if (!closed_) {
+            const bool ready = memory->state.load(std::memory_order_acquire) == Memory::Ready;
+            if (ready && statistics_.cached_bytes + memory->size <= cache_limit_) {
+                statistics_.cached_bytes += memory->size;
+                free_[memory->size].push_back(memory);
+            } else {
+                device_.worker().post([this, memory] { free_block(memory); });  // behind its allocation
+            }
             return;
         }
     }
-    if (device_.closed()) {
-        free_block(memory);
-    } else {
-        device_.worker().post([this, memory] { free_block(memory); });  // behind its allocation, if that is pending
-    }
+    free_block(memory);
 }
 
 void MemoryPool::quarantine(Memory *memory) {
@@ -72,17 +78,19 @@ void MemoryPool::quarantine(Memory *memory) {
         std::lock_guard<std::mutex> lock(mutex_);
         statistics_.live_bytes -= memory->size;
         statistics_.live_blocks -= 1;
-        quarantine_.push_back(memory);
+        if (!reset_done_) {
+            quarantine_.push_back(memory);
+            return;
+        }
     }
-    if (device_.closed()) {
-        free_quarantined();
-    }
+    free_block(memory);
 }
 
 void MemoryPool::free_quarantined() {
     std::vector<Memory *> all;
     {
         std::lock_guard<std::mutex> lock(mutex_);
+        reset_done_ = true;
         all.swap(quarantine_);
     }
     for (Memory *memory : all) {
@@ -152,16 +160,25 @@ void MemoryPool::trim() {
 
 void MemoryPool::close() {
     trim();
-    if (kind_ == MemoryKind::Pinned) {
-        return;  // arrays of the user may look into it; it goes when they do
-    }
-    std::map<const char *, size_t> left;
+    std::vector<void *> left;
     {
         std::lock_guard<std::mutex> lock(mutex_);
-        left.swap(blocks_);
+        closed_ = true;
+        if (kind_ == MemoryKind::Device) {  // arrays of the user may look into pinned memory; it goes when they do
+            for (Memory *memory : quarantine_) {
+                blocks_.erase(static_cast<const char *>(memory->base));
+            }
+            for (const auto &block : blocks_) {
+                left.push_back(const_cast<char *>(block.first));
+            }
+            blocks_.clear();
+            for (Memory *memory : quarantine_) {
+                blocks_.emplace(static_cast<const char *>(memory->base), memory->size);
+            }
+        }
     }
-    for (const auto &block : left) {
-        device_.api().aclrtFree(const_cast<char *>(block.first));
+    for (void *base : left) {
+        device_.api().aclrtFree(base);
     }
 }
 

@@ -22,16 +22,14 @@ enum class MemoryKind : uint8_t { Device, Pinned };
 struct Memory {
     enum State : int { Pending, Ready, Failed };
 
-    Memory(MemoryKind k, size_t n) : size(n), kind(k) {}
+    explicit Memory(size_t n) : size(n) {}
 
-    bool ready() const { return state.load(std::memory_order_acquire) == Ready; }
     char *address(size_t offset) const { return static_cast<char *>(base) + offset; }
 
     void *base = nullptr;  // valid once ready
     size_t size;           // of its class, at least what was asked for
     aclError code = 0;     // why it failed
     std::atomic<int> state{Pending};
-    MemoryKind kind;
 };
 
 struct MemoryStatistics {
@@ -51,7 +49,7 @@ public:
     void free_quarantined();
     aclError wait(Memory *memory);  // blocks until it is ready; its code when it failed
     void trim();                    // worker only: give the cache back to the driver
-    void close();                   // worker only: device memory goes with the device, whoever still holds it
+    void close();                   // worker only, last: device memory goes with the device, whoever holds it
     bool contains(const void *address, size_t size);  // inside a live or cached block
     MemoryStatistics statistics();
 
@@ -68,6 +66,8 @@ private:
     std::unordered_map<size_t, std::vector<Memory *>> free_;
     std::map<const char *, size_t> blocks_;
     std::vector<Memory *> quarantine_;
+    bool closed_ = false;      // the worker takes no more jobs
+    bool reset_done_ = false;  // the device can touch nothing any more
     MemoryStatistics statistics_;
 };
 

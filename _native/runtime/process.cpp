@@ -52,13 +52,15 @@ void unregister_device(Device *device) {
     all.erase(std::remove(all.begin(), all.end(), device), all.end());
 }
 
-void note_exception(uint32_t device_index, uint32_t stream_id, uint32_t task_id, int32_t code) {
+void note_exception(uint32_t device_index, uint32_t stream_id, uint32_t task_id, int32_t code) noexcept try {
     std::lock_guard<std::mutex> lock(registry().mutex);
     for (Device *device : registry().devices) {
         if (device->index() == static_cast<int32_t>(device_index)) {
             device->note_exception(stream_id, task_id, code);
         }
     }
+} catch (...) {
+    // Out of memory, and on a thread of the library: the state of the stream will have to tell.
 }
 
 void shut_down() {
@@ -71,6 +73,7 @@ void shut_down() {
         open = registry().devices;
     }
     for (Device *device : open) {
+        device->wake_waiters();
         device->reports().stop();
         device->worker().stop();
     }

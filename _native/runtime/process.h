@@ -20,7 +20,7 @@ bool shutting_down();
 void register_device(Device *device);
 void unregister_device(Device *device);
 // The open devices with this index: exceptions name no library.
-void note_exception(uint32_t device_index, uint32_t stream_id, uint32_t task_id, int32_t code);
+void note_exception(uint32_t device_index, uint32_t stream_id, uint32_t task_id, int32_t code) noexcept;
 
 int64_t monotonic_ns();
 

@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "device.h"
@@ -66,6 +67,11 @@ void ReportThread::watch_event(Marker *marker) {
     changed_.notify_all();
 }
 
+void ReportThread::unwatch_event(Marker *marker) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    events_.erase(std::remove(events_.begin(), events_.end(), marker), events_.end());
+}
+
 void ReportThread::on_report(void *data) {
     auto *marker = static_cast<Marker *>(data);
     ReportThread &self = *t_reports;
@@ -115,9 +121,7 @@ aclError ReportThread::process_events() {
     const AclApi &api = device_.api();
     std::deque<Marker *> waiting;
     for (Marker *marker : pending) {
-        aclrtEventStatus status = ACL_EVENT_STATUS_NOT_READY;
-        // The older call on purpose: this is the path for older libraries, and its values are the other way round.
-        if (api.aclrtQueryEvent(marker->event, &status) == 0 && status == ACL_EVENT_STATUS_COMPLETE) {
+        if (device_.event_complete(marker->event)) {
             on_report(marker);
         } else {
             waiting.push_back(marker);
@@ -147,7 +151,9 @@ void ReportThread::flush() {
     device_.apply_exceptions();
     while (Marker *marker = batch_head_) {
         batch_head_ = marker->next;
-        marker->stream->report_arrived(marker);
+        if (!marker->lost) {  // given up by the sweep, which runs on this thread; its stream may be gone
+            marker->stream->report_arrived(marker);
+        }
     }
     batch_tail_ = nullptr;
     device_.outbox_send();

@@ -31,6 +31,7 @@ public:
 
     // Libraries without aclrtLaunchCallback: the marker's event says when.
     void watch_event(Marker *marker);
+    void unwatch_event(Marker *marker);  // this thread only
 
     // What aclrtLaunchCallback runs, inside aclrtProcessReport, on this thread: nothing but an append.
     static void on_report(void *marker);

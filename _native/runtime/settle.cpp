@@ -19,9 +19,10 @@ bool at_or_before(uint32_t a, uint32_t b) {
     return static_cast<int32_t>(b - a) >= 0;
 }
 
-// The stream is being aborted: that passes, and what was discarded is given up by the sweeper.
+// The stream is being aborted, or captured: that passes, and what was discarded is given up by the sweeper.
 bool passing(aclError code) {
-    return code == ACL_ERROR_RT_DEVICE_TASK_ABORT || code == ACL_ERROR_RT_STREAM_ABORT;
+    return code == ACL_ERROR_RT_DEVICE_TASK_ABORT || code == ACL_ERROR_RT_STREAM_ABORT ||
+           code == ACL_ERROR_RT_STREAM_CAPTURED;
 }
 
 std::shared_ptr<Failure> new_failure(const Device &device, aclError code) {
@@ -37,9 +38,6 @@ std::shared_ptr<Failure> new_failure(const Device &device, aclError code) {
 
 void Stream::report_arrived(Marker *marker) {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (marker->lost) {
-        return;  // stays allocated with the stream: nothing says that it is the last report to name it
-    }
     const auto found = std::find(markers_.begin(), markers_.end(), marker);
     if (found != markers_.end()) {
         markers_.erase(found);
@@ -185,7 +183,7 @@ void Stream::start_failure(Ticket *ticket, aclError code, uint32_t task, bool is
         ticket->outcome = Outcome::Failed;
     }
     add_taint(failure, from, Taint::kOpen);
-    confirm_due_ = issued;
+    confirm_due_ = confirm_due_ || (issued && device_.can().sync_timeout && !foreign_);
 }
 
 bool Stream::mark_failed(uint32_t task, aclError code) {
@@ -212,20 +210,26 @@ bool Stream::mark_failed(uint32_t task, aclError code) {
 
 void Stream::reap() {
     bool complete;
-    if (in_flight_ != 0 && device_.can().stream_query) {
+    // Not a stream of somebody else: it may be captured, which a query would spoil.
+    if (in_flight_ != 0 && device_.can().stream_query && !foreign_) {
         query(complete);
     }
 }
 
 void Stream::confirm() {
-    // The stream is idle, so this returns at once; what it returns is the failure that was told already.
-    std::unique_lock<std::mutex> lock(mutex_);
-    if (!drained() || destroyed_ || !device_.can().sync_timeout) {
-        confirm_due_ = !destroyed_;
-        return;
+    // The stream is idle, so this returns at once; what it returns is the failure that is known already.
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        if (destroyed_ || !drained()) {
+            confirm_due_ = !destroyed_;
+            return;
+        }
+        ++finishing_;  // or the stream could be destroyed meanwhile
     }
-    lock.unlock();
     device_.api().aclrtSynchronizeStreamWithTimeout(handle_, 1000);
+    std::lock_guard<std::mutex> lock(mutex_);
+    --finishing_;
+    note_drained();
 }
 
 void Stream::abandon(aclError code, Outcome outcome) {
@@ -250,28 +254,48 @@ void Stream::abandon(aclError code, Outcome outcome) {
         }
         ticket->unreliable = true;
     }
-    for (Marker *marker : markers_) {
-        marker->lost = true;
-        lost_markers_.push_back(marker);
+    while (!markers_.empty()) {
+        lose_marker();
     }
-    markers_.clear();
+    abandoned_ = true;
     retire_locked(issued_seq_);
+    device_.worker().post([&device = device_] { device.unblock_streams(); });  // waits for records made here
+}
+
+void Stream::lose_marker() {
+    Marker *marker = markers_.front();
+    markers_.pop_front();
+    marker->lost = true;
+    if (!device_.can().launch_callback) {
+        device_.reports().unwatch_event(marker);
+    }
+    device_.bury(marker);
 }
 
 void Stream::give_up(Marker *marker) {
-    marker->lost = true;
-    lost_markers_.push_back(marker);
-    markers_.pop_front();
+    const uint64_t seq = marker->seq;
+    lose_marker();
     auto failure = new_failure(device_, 0);
     failure->stream_id = id_;
-    for (Ticket *ticket = flight_.head; ticket != nullptr && ticket->seq <= marker->seq; ticket = ticket->next) {
+    for (Ticket *ticket = flight_.head; ticket != nullptr && ticket->seq <= seq; ticket = ticket->next) {
         if (ticket->outcome == Outcome::Ok) {
             ticket->failure = failure;
             ticket->outcome = Outcome::Lost;
         }
         ticket->unreliable = true;
     }
-    retire_locked(marker->seq);
+    retire_locked(seq);
+}
+
+// For streams of somebody else: whether the device is past what carries the oldest report.
+aclError Stream::query_markers(bool &complete) {
+    aclrtEvent event;
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        event = markers_.empty() ? nullptr : markers_.front()->event;
+    }
+    complete = event != nullptr && device_.event_complete(event);
+    return 0;
 }
 
 void Stream::sweep(int64_t now_ns) {
@@ -284,7 +308,7 @@ void Stream::sweep(int64_t now_ns) {
         issued = issued_seq_;
     }
     bool complete;
-    const aclError code = query(complete);
+    const aclError code = foreign_ ? query_markers(complete) : query(complete);
     if (code != 0) {
         if (!passing(code)) {
             abandon(code, Outcome::Failed);
@@ -293,7 +317,9 @@ void Stream::sweep(int64_t now_ns) {
     }
     device_.apply_exceptions();
     std::lock_guard<std::mutex> lock(mutex_);
-    if (!complete) {
+    if (foreign_ && markers_.empty() && in_flight_ != 0) {
+        launch_marker();  // the only way to learn how far it is
+    } else if (!complete) {
         for (Marker *marker : markers_) {
             marker->idle_since_ns = 0;
         }

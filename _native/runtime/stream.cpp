@@ -21,9 +21,6 @@ Stream::~Stream() {
     for (Marker *marker : spare_markers_) {
         delete marker;
     }
-    for (Marker *marker : lost_markers_) {
-        delete marker;
-    }
 }
 
 int Stream::submit(Ticket &ticket, const Command &command) {
@@ -43,7 +40,9 @@ int Stream::submit(Ticket &ticket, const Command &command) {
     }
     ticket.kind = command.kind;
     ticket.seq = last_seq_.load(std::memory_order_relaxed) + 1;
+    // On a stream of somebody else we cannot know how full its queue is, so a launch may block.
     const bool direct = queue_.empty() && in_flight_ < device_.options().flight_limit && !command.may_block &&
+                        !foreign_ &&
                         state_of(ticket, command) == Memory::Ready;
     if (direct) {
         ContextGuard guard(device_.api(), device_.context());
@@ -109,7 +108,9 @@ int Stream::arm(Ticket &ticket) {
         return kSubmitted;
     }
     wanted_seq_ = std::max(wanted_seq_, ticket.seq);
-    if (!ticket.on_host) {
+    if (foreign_) {
+        wake_worker();
+    } else if (!ticket.on_host) {
         ContextGuard guard(device_.api(), device_.context());
         launch_marker();  // upon failure the sweeper tries again, or finds out what is wrong with the stream
     }
@@ -171,6 +172,7 @@ aclError Stream::launch_marker_on_waiter(Marker &marker) {
 }
 
 bool Stream::rebind(Ticket &ticket, Bridge &bridge) {
+    std::lock_guard<std::mutex> settling(device_.settle_mutex);  // nothing is between its stream and its bridge
     std::lock_guard<std::mutex> lock(mutex_);
     if (ticket.seq <= retired_seq_ && !ticket.finishing) {
         return false;
@@ -236,11 +238,6 @@ void Stream::issue_queued() {
     }
 }
 
-bool Stream::idle() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    return drained();
-}
-
 size_t Stream::queued() {
     std::lock_guard<std::mutex> lock(mutex_);
     return queue_.size();
@@ -280,7 +277,7 @@ aclError Stream::destroy() {
         }
         // A report may still be on its way for a marker that covers nothing new; its memory must outlive it.
         drained_.wait(lock, [this] { return (drained() && markers_.empty()) || shutting_down(); });
-        if (shutting_down()) {
+        if (destroyed_ || shutting_down()) {
             return 0;
         }
         destroyed_ = true;
@@ -289,14 +286,13 @@ aclError Stream::destroy() {
     aclError code = 0;
     if (mine != nullptr) {
         device_.reports().unsubscribe(mine);
-        code = api.aclrtDestroyStream(mine);
+        code = abandoned_ && device_.can().stream_force_destroy ? api.aclrtDestroyStreamForce(mine)
+                                                                : api.aclrtDestroyStream(mine);
     }
-    for (auto *markers : {&spare_markers_, &lost_markers_}) {
-        for (Marker *marker : *markers) {
-            if (marker->event != nullptr) {
-                api.aclrtDestroyEvent(marker->event);
-                marker->event = nullptr;
-            }
+    for (Marker *marker : spare_markers_) {
+        if (marker->event != nullptr) {
+            api.aclrtDestroyEvent(marker->event);
+            marker->event = nullptr;
         }
     }
     device_.forget(*this);

@@ -54,7 +54,6 @@ public:
     int arm(Ticket &ticket);
     // Moves a ticket that has no loop yet to a bridge. False when it has already been delivered.
     bool rebind(Ticket &ticket, Bridge &bridge);
-    bool idle();
     aclError query(bool &complete);
     // Stops accepting; what was accepted is still resolved.
     void close();
@@ -65,7 +64,6 @@ public:
 
     aclrtStream handle() const { return handle_; }
     int32_t id() const { return id_; }
-    bool foreign() const { return foreign_; }
     uint64_t issued_seq() const { return issued_seq_.load(std::memory_order_acquire); }
     uint64_t last_seq() const { return last_seq_.load(std::memory_order_acquire); }
     size_t in_flight() const { return in_flight_.load(std::memory_order_relaxed); }
@@ -80,6 +78,7 @@ public:
     void abandon(aclError code, Outcome outcome);    // no report will come: resolve everything with this
     void confirm();                                  // worker: clear the library's own record of a failure
     void report_arrived(Marker *marker);
+    void wake_waiters() { drained_.notify_all(); }
     void close_taint(const Failure &failure);        // the failure has been told; failure_mutex held
     std::shared_ptr<Failure> failure_at(uint64_t seq);  // the failure that reaches this position; failure_mutex held
     std::shared_ptr<Failure> open_failure();               // known, and nobody has been told yet
@@ -101,6 +100,8 @@ private:
     void hand_over(Ticket *ticket);
     void finish_on_worker(Ticket *ticket);
     void give_up(Marker *marker);
+    void lose_marker();
+    aclError query_markers(bool &complete);
     void start_failure(Ticket *ticket, aclError code, uint32_t task, bool issued);
     void add_taint(const std::shared_ptr<Failure> &failure, uint64_t from, uint64_t to);
     void wake_worker();
@@ -120,7 +121,6 @@ private:
     std::deque<Queued> queue_;       // accepted, not issued
     std::deque<Marker *> markers_;   // out there, in launch order
     std::vector<Marker *> spare_markers_;
-    std::vector<Marker *> lost_markers_;
     std::vector<Taint> taints_;      // newest last; guarded by the device's failure_mutex
     std::atomic<bool> poisoned_{false};  // the newest taint is open
     std::atomic<size_t> in_flight_{0};   // written under mutex_
@@ -136,6 +136,7 @@ private:
     size_t finishing_ = 0;      // retired, on their way through the worker
     bool issuing_ = false;      // the worker is inside an ACL call for the queue's first command
     bool confirm_due_ = false;
+    bool abandoned_ = false;    // its device stopped answering: nothing to wait for when it is destroyed
     std::atomic<bool> blocked_{false};  // the queue's first command waits for memory or for a record elsewhere
     std::atomic<bool> wake_posted_{false};
 };

@@ -10,7 +10,6 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-import anyio
 import pytest
 
 import aioascend as aa
@@ -100,13 +99,3 @@ async def stream(npu: aa.Device) -> AsyncIterator[aa.Stream]:
 async def other(npu: aa.Device) -> AsyncIterator[aa.Stream]:
     async with npu.create_stream() as stream:
         yield stream
-
-
-async def until(condition: Any, *, turns: int = 100_000) -> None:
-    """Let the loop turn until `condition()`; fails instead of hanging."""
-    for _ in range(turns):
-        if condition():
-            return
-        await anyio.lowlevel.checkpoint()
-        await anyio.to_thread.run_sync(lambda: None)
-    raise AssertionError("the condition did not become true")

@@ -209,3 +209,49 @@ async def test_older_libraries_narrow_a_failure_to_a_group(
         errors = [await outcome(first), await outcome(second)]
         assert all(error is not None and getattr(error, "code", 0) == AICORE_EXCEPTION for error in errors)
         assert await outcome(stream.memset(buffer, 3)) is None
+
+
+async def test_an_event_that_was_never_recorded_because_of_a_failure_holds_nobody_up(
+    npu: aa.Device, stream: aa.Stream, other: aa.Stream, sim: Simulator
+) -> None:
+    buffer = npu.empty(16, "uint8")
+    await stream.memset(buffer, 0)
+    sim.fail_task(stream=stream, code=AICORE_EXCEPTION)
+    stream.memset(buffer, 1)
+    await anyio.to_thread.run_sync(sim.wait_tasks, stream, 3)
+    await other.memset(npu.empty(4, "uint8"), 0)  # with its report the failure has become known
+    event = stream.record()
+    with pytest.raises(aa.DependencyError):
+        other.wait(event)
+    await other.memset(buffer, 3)
+
+
+async def test_a_device_closes_although_what_belongs_to_it_fails(sim: Simulator, anyio_backend: object) -> None:
+    npu = await aa.open_device(1, backend="sim")
+    stream = await npu.create_stream()
+    await stream.memset(npu.empty(4, "uint8"), 0)
+    resets = sim.calls("aclrtResetDevice")
+    sim.fail_call("aclrtDestroyStream", code=507899)
+    with pytest.raises(aa.AclError, match="507899"):
+        await npu.close()
+    assert sim.calls("aclrtResetDevice") == resets + 1
+    await npu.close()
+    sim.reset()
+
+
+async def test_two_closes_at_once(npu: aa.Device, sim: Simulator) -> None:
+    stream = await npu.create_stream()
+    buffer = npu.empty(4, "uint8")
+    await stream.memset(buffer, 0)
+    destroyed = sim.calls("aclrtDestroyStream")
+    sim.hold(stream)
+    stream.memset(buffer, 1)
+    with anyio.move_on_after(0):
+        await stream.close()
+    async with anyio.create_task_group() as group:
+        for _ in range(3):
+            group.start_soon(stream.close)
+        await anyio.lowlevel.checkpoint()
+        sim.release(stream)
+    await npu.close()
+    assert sim.calls("aclrtDestroyStream") == destroyed + 1

@@ -127,6 +127,8 @@ async def test_a_stream_of_somebody_else(npu: aa.Device, acl: Any, sim: Simulato
         assert acl.aclrtSubscribeReport(ctypes.c_uint64(threading.get_ident()), handle) == 0
         return handle
 
+    with pytest.raises(ValueError, match="default stream"):
+        await npu.wrap_stream(0)
     handle = await anyio.to_thread.run_sync(create)
     assert handle.value is not None
     stream = await npu.wrap_stream(handle.value)

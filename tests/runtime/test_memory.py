@@ -202,3 +202,21 @@ async def test_buffers_outlive_their_device(sim: Simulator, anyio_backend: objec
             stream.memset(buffer, 1)
     del buffer, pinned
     gc.collect()
+
+
+def test_handles_are_not_made_by_hand() -> None:
+    for kind in (aa.Operation, aa.Event, aa.DeviceBuffer, aa.PinnedBuffer, aa.Stream, aa.Model):
+        with pytest.raises(TypeError, match=r"use (Device|the methods|Stream)"):
+            kind()
+
+
+async def test_a_copy_on_a_closed_stream_takes_no_memory(npu: aa.Device, sim: Simulator) -> None:
+    stream = await npu.create_stream()
+    buffer = npu.empty(1 << 20, "uint8")
+    await stream.close()
+    for _ in range(100):
+        with pytest.raises(aa.RuntimeClosedError):
+            stream.memcpy(buffer, np.zeros(1 << 20, "uint8"))
+    assert npu.statistics().pinned_live_bytes == 0
+    with pytest.raises(aa.RuntimeClosedError):
+        stream.query()

@@ -289,3 +289,30 @@ async def test_a_cancelled_close_can_be_repeated(npu: aa.Device, path: Any, sim:
             model.execute([x], [y])
     await model.close()
     assert sim.live("models") == 0
+
+
+async def test_a_model_closed_in_the_middle_of_its_first_run(npu: aa.Device, path: Any, sim: Simulator) -> None:
+    model = await npu.load_model(path(SHAPES))
+    sim.set_call_latency("aclmdlExecute", 0.2)
+    with anyio.move_on_after(0.05):
+        await model(np.ones((2, 3), "float32"))  # goes on in its thread
+    await model.close()
+    assert sim.live("models") == 0
+    with pytest.raises(aa.RuntimeClosedError):
+        await model(np.ones((2, 3), "float32"))
+
+
+async def test_a_waiting_run_does_not_stop_the_loop_or_other_models(
+    npu: aa.Device, path: Any, sim: Simulator, stream: aa.Stream
+) -> None:
+    sim.set_call_latency("aclmdlExecute", 0.3)
+    slow, quick = await npu.load_model(path(SHAPES)), await npu.load_model(path(COPY, "other.toml"))
+    async with anyio.create_task_group() as group:
+        group.start_soon(slow, np.ones((4, 4), "float32"))
+        await anyio.to_thread.run_sync(lambda: None)
+        x, y = npu.empty((4, 4)), npu.empty((4, 4))
+        stream.memcpy(x, np.ones((4, 4), "float32"))
+        run = slow.execute([x], [y], stream=stream)  # waits for the other one on the host
+        for _ in range(5):
+            assert (await quick(np.ones((2, 8), "float32")) == 1).all()
+        await run

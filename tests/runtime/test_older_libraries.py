@@ -80,7 +80,7 @@ async def test_failures_and_cancellation(old: aa.Device, sim: Simulator) -> None
 
 async def test_what_the_runtime_cannot_do_without_is_refused() -> None:
     library = load_backend("sim").library
-    with pytest.raises(ValueError, match="aclrtMalloc.*required"):
+    with pytest.raises(ValueError, match=r"aclrtMalloc.*required"):
         library.without("aclrtMalloc")
     with pytest.raises(ValueError, match="not an ACL function"):
         library.without("aclrtFrobnicate")

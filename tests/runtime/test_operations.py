@@ -89,16 +89,11 @@ async def test_awaitable_many_times(npu: aa.Device, stream: aa.Stream) -> None:
 async def test_order_of_resolution_is_the_order_of_submits(npu: aa.Device, stream: aa.Stream) -> None:
     buffer = npu.empty(4, "uint8")
     order: list[int] = []
-
-    async def wait(index: int, operation: aa.Operation) -> None:
-        await operation
-        order.append(index)
-
     operations = [stream.memset(buffer, 0) for _ in range(50)]
-    async with anyio.create_task_group() as group:
-        for index, operation in enumerate(operations):
-            group.start_soon(wait, index, operation)
-    assert sorted(order) == list(range(50))
+    for index, operation in reversed(list(enumerate(operations))):
+        operation.add_waiter(lambda _, index=index: order.append(index))
+    await stream
+    assert order == list(range(50))
 
 
 @pytest.mark.asyncio_only

@@ -30,7 +30,18 @@ def test_a_program_compiles_against_the_installed_headers(tmp_path: Path) -> Non
     source, program = tmp_path / "program.c", tmp_path / "program"
     source.write_text(PROGRAM)
     subprocess.run(
-        ["cc", "-std=c11", "-Wall", "-Werror", source, f"-I{folder}/include", f"-L{folder}", "-lascendcl", "-o", program],
+        [
+            "cc",
+            "-std=c11",
+            "-Wall",
+            "-Werror",
+            source,
+            f"-I{folder}/include",
+            f"-L{folder}",
+            "-lascendcl",
+            "-o",
+            program,
+        ],
         check=True,
     )
     done = subprocess.run([program], env={"LD_LIBRARY_PATH": str(folder)}, capture_output=True, text=True, check=True)
