@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,3 +24,10 @@ def one_aioascend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         package_folder = str(Path(aioascend.__file__).parent.parent)
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [package_folder, os.environ.get("PYTHONPATH")])))
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interruptible() -> None:
+    """A job in the background may inherit that SIGINT is ignored; programs that tests start must not."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
