@@ -78,7 +78,7 @@ lint: install $(VENV)/.lint
 	$(BIN)/python _native/abi/generate.py --check
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/cython-lint _native
+	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint _native
 	$(BIN)/mypy
 	cd $(VENV) && bin/python -m mypy.stubtest aioascend._native
 

@@ -10,7 +10,6 @@ a report, the C++ runtime hears it (runtime/report_thread.cpp), loops.pyx is wok
 import asyncio
 import atexit
 import operator
-import re
 import sys
 import threading
 import weakref

@@ -35,7 +35,7 @@ cdef class DeviceCore:
 
     def __dealloc__(self):
         # An open device is leaked on purpose: its threads and the device itself may still use it.
-        if self.device is not NULL and self.device.closed():
+        if self.device is not NULL and self.device.ended():
             del self.device
 
     cdef object error(self, int code, str where, object stream=None):
@@ -56,6 +56,13 @@ cdef class DeviceCore:
             code = self.device.close()
         if code != 0:
             raise self.error(code, "aclrtResetDevice")
+
+    def close_later(self) -> bool:
+        """Close it once its streams are drained, without anybody waiting; False when it can be closed at once."""
+        cdef bint left
+        with nogil:
+            left = self.device.close_later()
+        return left
 
     @property
     def closed(self) -> bool:

@@ -3,6 +3,19 @@
 
 @cython.final
 @cython.no_gc_clear  # its end needs the device
+cdef class EventHandle:
+    """One ACL event, recorded once."""
+
+    cdef rt.aclrtEvent event
+    cdef DeviceCore core
+
+    def __dealloc__(self):
+        if self.event is not NULL:
+            with nogil:
+                self.core.device.destroy_event(self.event)
+
+
+@cython.final
 cdef class Event:
     """A point in a stream: everything submitted before it was recorded. Made by `Stream.record`.
 
@@ -12,16 +25,11 @@ cdef class Event:
     Raises when awaited: as `Operation`; a failure in front of the event is a DependencyError.
     """
 
-    cdef rt.aclrtEvent handle
+    cdef EventHandle handle
     cdef Operation operation  # its latest record
     cdef DeviceCore core
     cdef readonly bint timing
     cdef object __weakref__
-
-    def __dealloc__(self):
-        if self.handle is not NULL:
-            with nogil:
-                self.core.device.destroy_event(self.handle)
 
     def __init__(self) -> None:
         raise made_by("Stream.record")
@@ -37,7 +45,7 @@ cdef class Event:
         if self.operation.ticket.seq > self.operation.stream.stream.get().issued_seq():
             return False  # its record still waits on the host
         with nogil:
-            complete = self.core.device.event_complete(self.handle)
+            complete = self.core.device.event_complete(self.handle.event)
         return complete
 
     def elapsed_since(self, start: Event) -> float:
@@ -57,7 +65,7 @@ cdef class Event:
             if (<Event>event).operation.ticket.seq > (<Event>event).operation.stream.stream.get().issued_seq():
                 raise _errors.error_from_code(107006, "aclrtEventElapsedTime", "The event has not been reached yet.")
         with nogil:
-            code = self.core.device.api().aclrtEventElapsedTime(&milliseconds, start.handle, self.handle)
+            code = self.core.device.api().aclrtEventElapsedTime(&milliseconds, start.handle.event, self.handle.event)
         if code != 0:
             raise self.core.error(code, "aclrtEventElapsedTime")
         return milliseconds
@@ -68,11 +76,18 @@ cdef class Event:
 
 cdef Event new_event(DeviceCore core, bint timing):
     cdef Event event = Event.__new__(Event)
-    cdef int code
     event.core = core
     event.timing = timing
+    event.handle = new_handle(core, timing)
+    return event
+
+
+cdef EventHandle new_handle(DeviceCore core, bint timing):
+    cdef EventHandle handle = EventHandle.__new__(EventHandle)
+    cdef int code
+    handle.core = core
     with nogil:
-        code = core.device.create_event(timing, event.handle)
+        code = core.device.create_event(timing, handle.event)
     if code != 0:
         raise core.error(code, "aclrtCreateEventExWithFlag")
-    return event
+    return handle

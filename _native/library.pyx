@@ -86,9 +86,6 @@ def load_library(path: str) -> Library:
     return self
 
 
-cdef object _next_message = re.compile(r"\n(?=E[A-Z0-9]\d{4}:)")
-
-
 cdef object acl_error(
     const rt.AclApi *api, const rt.Capabilities *can, int code, str where, object device=None, object stream=None
 ):
@@ -100,8 +97,7 @@ cdef object acl_error(
     if can.error_message:
         with nogil:
             message = api.aclGetRecentErrMsg()
-    # The newest comes first; older ones are of calls that somebody else made on this thread.
-    detail = _next_message.split(message.decode(errors="replace"))[0] if message is not NULL else ""
+    detail = _errors.newest_message(message.decode(errors="replace")) if message is not NULL else ""
     return _errors.error_from_code(code, where, detail, device=device, stream=stream)
 
 

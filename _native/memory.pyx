@@ -18,6 +18,9 @@ cdef HostView view_host(object source, bint writable, str name):
             f"{name} must be a DeviceBuffer, a PinnedBuffer, a numpy array or another object with a buffer, "
             f"not {type(source).__name__}"
         )
+    dtype = getattr(source, "dtype", None)
+    if getattr(dtype, "hasobject", False) or (isinstance(source, memoryview) and "O" in source.format):
+        raise TypeError(f"{name} holds Python objects, whose addresses mean nothing to a device")
     cdef HostView host = HostView.__new__(HostView)
     try:
         PyObject_GetBuffer(source, &host.view, PyBUF_WRITABLE if writable else PyBUF_SIMPLE)
@@ -158,7 +161,10 @@ cdef class Buffer:
                 raise IndexError(f"rows can be taken with step 1 only, not {step}")
             count = max(0, stop - start)
             return self.part(start * row_bytes, (count, *self.shape[1:]), self.dtype, count * row_bytes)
-        row = operator.index(index)
+        try:
+            row = operator.index(index)
+        except TypeError:
+            raise TypeError(f"only rows can be taken, with buffer[i] or buffer[a:b], not {index!r}") from None
         if not -rows <= row < rows:
             raise IndexError(f"row {row} of a buffer with {rows} rows")
         return self.part((row % rows) * row_bytes, self.shape[1:], self.dtype, row_bytes)
@@ -166,6 +172,9 @@ cdef class Buffer:
 
 cdef int fill_buffer(Buffer buffer, DeviceCore core, object shape, object dtype, rt.MemoryPool *pool) except -1:
     buffer.shape = normal_shape(shape)
+    if isinstance(dtype, str) and dtype == "bfloat16":
+        import ml_dtypes  # which is where numpy gets it from
+        dtype = ml_dtypes.bfloat16
     buffer.dtype = np.dtype(dtype)
     buffer.nbytes = count_bytes(buffer.shape, buffer.dtype)
     buffer.core = core
@@ -186,6 +195,10 @@ cdef class DeviceBuffer(Buffer):
         dtype: The numpy dtype; float16 and, with ml_dtypes, bfloat16 included.
         nbytes: Size in bytes.
     """
+
+    def __array__(self, dtype=None, copy=None):
+        # Without this numpy would walk over the rows, for a long time, and make an array of buffers.
+        raise TypeError("this is device memory; copy it to the host first: await stream.memcpy(array, buffer)")
 
     @property
     def address(self) -> int:

@@ -11,12 +11,12 @@ cdef class ModelCore:
     cdef rt.LoadedModel *loaded
     cdef DeviceCore core
     cdef Operation latest       # its last run
-    cdef readonly str label
-    cdef readonly list inputs   # (name, shape, acl dtype, acl format, bytes) each, the gear input included
-    cdef readonly list outputs  # (name, shape, acl dtype, bytes) each
+    cdef readonly str _label
+    cdef readonly list _inputs   # (name, shape, acl dtype, acl format, bytes) each, the gear input included
+    cdef readonly list _outputs  # (name, shape, acl dtype, bytes) each
     cdef readonly dict gears    # {"batch": [...]}, {"size": [(h, w), ...]}, {"dims": [[...], ...]} or {}
-    cdef readonly object gear_index
-    cdef public bint closed     # takes no more runs
+    cdef readonly object _gear_index
+    cdef readonly bint closed   # takes no more runs
     cdef object submitting      # a lock: see StreamCore.submit_execution
     cdef object data            # the bytes it was loaded from: the library may read them until it is unloaded
     cdef object __weakref__
@@ -43,7 +43,7 @@ cdef class ModelCore:
                 200001, "load_model", "This library lacks functions for models: " + ", ".join(core.library.missing))
         core.check_open()
         self.core = core
-        self.label = label
+        self._label = label
         if isinstance(source, str):
             path = source.encode()
             with nogil:
@@ -71,7 +71,18 @@ cdef class ModelCore:
         with nogil:
             code = self.core.device.unload_model(deref(self.loaded))
         if code != 0:
-            raise self.core.error(code, f"aclmdlUnload({self.label})")
+            raise self.core.error(code, f"aclmdlUnload({self._label})")
+
+    def _close(self) -> None:
+        """From here on runs are refused; those in flight go on."""
+        self.closed = True
+
+    def _hold_runs(self, on: bool) -> None:
+        """While on, runs that are submitted wait on the host; those submitted before go on."""
+        cdef cbool hold = on
+        with self.submitting:
+            with nogil:
+                self.core.device.hold_runs(deref(self.loaded), hold)
 
     def _drained(self) -> Operation:
         """An operation that is done when the device is past the last run; it tells nothing of failures."""
@@ -85,17 +96,17 @@ cdef class ModelCore:
         with nogil:
             code = device.describe_model(deref(self.loaded), description, where)
         if code != 0:
-            raise self.core.error(code, f"{where.decode()}({self.label})")
-        self.inputs = [
+            raise self.core.error(code, f"{where.decode()}({self._label})")
+        self._inputs = [
             (entry.name.decode(), tuple(entry.shape), <int>entry.dtype, <int>entry.format, entry.bytes)
             for entry in description.inputs
         ]
-        self.outputs = [
+        self._outputs = [
             (entry.name.decode(), tuple(entry.shape), <int>entry.dtype, entry.bytes) for entry in description.outputs
         ]
-        for index, entry in enumerate(self.inputs):
+        for index, entry in enumerate(self._inputs):
             if entry[0] == GEAR_INPUT:
-                self.gear_index = index
+                self._gear_index = index
         gears = [tuple(gear) for gear in description.gears]
         if description.gear_kind == rt.DynamicKind.Batch:
             self.gears = {"batch": [batch for batch, in gears]}
@@ -108,15 +119,15 @@ cdef class ModelCore:
     cdef Run new_run(self, DeviceCore core, object inputs, object outputs):
         """A run on these buffers; sizes are checked, nothing dynamic is set yet."""
         if core is not self.core:
-            raise ValueError(f"model {self.label} is loaded on device {self.core.index}, not on {core.index}")
+            raise ValueError(f"model {self._label} is loaded on device {self.core.index}, not on {core.index}")
         inputs = tuple(inputs)
         outputs = tuple(outputs)
-        if len(inputs) != len(self.inputs):
-            names = ", ".join(entry[0] for entry in self.inputs)
-            raise ValueError(f"model {self.label} takes {len(self.inputs)} inputs ({names}), not {len(inputs)}")
-        if len(outputs) != len(self.outputs):
-            names = ", ".join(entry[0] for entry in self.outputs)
-            raise ValueError(f"model {self.label} has {len(self.outputs)} outputs ({names}), not {len(outputs)}")
+        if len(inputs) != len(self._inputs):
+            names = ", ".join(entry[0] for entry in self._inputs)
+            raise ValueError(f"model {self._label} takes {len(self._inputs)} inputs ({names}), not {len(inputs)}")
+        if len(outputs) != len(self._outputs):
+            names = ", ".join(entry[0] for entry in self._outputs)
+            raise ValueError(f"model {self._label} has {len(self._outputs)} outputs ({names}), not {len(outputs)}")
         cdef Run run = Run.__new__(Run)
         cdef size_t index
         run.model = self
@@ -127,10 +138,10 @@ cdef class ModelCore:
             raise MemoryError("the library could not make the datasets of a model run")
         run.execution.dynamic = rt.DynamicKind.Static
         for index in range(len(inputs)):
-            name, *_, needed = self.inputs[index]
+            name, *_, needed = self._inputs[index]
             self.fill(run.execution.inputs[index], inputs[index], f"input {name!r}", needed)
         for index in range(len(outputs)):
-            name, *_, needed = self.outputs[index]
+            name, *_, needed = self._outputs[index]
             self.fill(run.execution.outputs[index], outputs[index], f"output {name!r}", needed)
         run.buffers = (inputs, outputs)
         return run
@@ -141,9 +152,9 @@ cdef class ModelCore:
             tensor.place.memory = NULL
             return 0
         if not isinstance(buffer, DeviceBuffer):
-            raise TypeError(f"{name} of model {self.label} must be a DeviceBuffer, not {type(buffer).__name__}")
+            raise TypeError(f"{name} of model {self._label} must be a DeviceBuffer, not {type(buffer).__name__}")
         if (<Buffer>buffer).core is not self.core:
-            raise ValueError(f"{name} lies on another device than model {self.label}")
+            raise ValueError(f"{name} lies on another device than model {self._label}")
         cdef Buffer given = buffer
         cdef size_t room = given.block.memory.size - given.offset if given.block is not None else 0
         tensor.size = given.nbytes
@@ -151,12 +162,12 @@ cdef class ModelCore:
             tensor.size = needed  # of the largest gear; buffers of models with gears are that large by convention
         elif not self.gears and given.nbytes < needed:
             raise ValueError(
-                f"{name} of model {self.label} needs {needed} bytes, the buffer {given!r} has {given.nbytes}"
+                f"{name} of model {self._label} needs {needed} bytes, the buffer {given!r} has {given.nbytes}"
             )
         given.place(tensor.place)
         return 0
 
-    def run(self, inputs: object, outputs: object) -> Run:
+    def _make_run(self, inputs: object, outputs: object) -> Run:
         """A run to be submitted or executed; `None` for an output that the library allocates."""
         return self.new_run(self.core, inputs, outputs)
 
@@ -183,7 +194,7 @@ cdef class Run:
         self.execution.dynamic = {
             "batch": rt.DynamicKind.Batch, "size": rt.DynamicKind.Size, "dims": rt.DynamicKind.Dims,
         }[kind]
-        self.execution.dynamic_index = self.model.gear_index
+        self.execution.dynamic_index = self.model._gear_index
         self.execution.dynamic_values = values
 
     def set_shapes(self, shapes: object) -> None:
@@ -191,12 +202,12 @@ cdef class Run:
         cdef size_t index
         if not self.model.core.library.library.can.dataset_tensor_desc:
             raise _errors.UnsupportedError(
-                200001, f"a run of {self.model.label}", "This library has no models of dynamic shape.")
+                200001, f"a run of {self.model._label}", "This library has no models of dynamic shape.")
         self.execution.dynamic = rt.DynamicKind.Shape
         for index, shape in enumerate(shapes):
             self.execution.inputs[index].shape = shape
-            self.execution.inputs[index].dtype = <rt.aclDataType><int>self.model.inputs[index][2]
-            self.execution.inputs[index].format = <rt.aclFormat><int>self.model.inputs[index][3]
+            self.execution.inputs[index].dtype = <rt.aclDataType><int>self.model._inputs[index][2]
+            self.execution.inputs[index].format = <rt.aclFormat><int>self.model._inputs[index][3]
 
     def submit(self, stream: StreamCore) -> Operation:
         """Submit it to a stream (aclmdlExecuteAsync)."""
@@ -209,7 +220,7 @@ cdef class Run:
         with nogil:
             code = device.execute_now(deref(self.execution))
         if code != 0:
-            raise self.model.core.error(code, f"aclmdlExecute({self.model.label})")
+            raise self.model.core.error(code, f"aclmdlExecute({self.model._label})")
 
     def output_shape(self, index: int) -> tuple | None:
         """Actual shape of an output after the run; None where the library does not tell."""
@@ -243,7 +254,7 @@ cdef class Run:
                 failure = failure or self.model.core.error(code, "aclrtMemcpy")
             elif shape is None or <size_t>host.view.len > size:
                 failure = failure or RuntimeError(
-                    f"the library does not tell the shape of output {info.name!r} of {self.model.label}")
+                    f"the library does not tell the shape of output {info.name!r} of {self.model._label}")
             results.append(array)
         if failure is not None:
             raise failure

@@ -171,17 +171,17 @@ cdef class Operation:
             return self
         raise StopIteration(self.result())
 
-    def add_waiter(self, waiter: object) -> None:
-        """Call `waiter(operation)` once it is done, at once and on the thread that resolves it."""
+    def add_waiter(self, waiter: object) -> bool:
+        """Call `waiter(operation)` when it gets done, on the thread that resolves it. False when it is done already."""
         self.bind()
         if self.state != PENDING:
-            waiter(self)
-            return
+            return False
         self.check_loop()
         if self.waiters is None:
             self.waiters = []
         self.waiters.append(waiter)
         self.ask_for_report()
+        return True
 
     def remove_waiter(self, waiter: object) -> None:
         if self.waiters is not None and waiter in self.waiters:
@@ -227,6 +227,8 @@ cdef class Operation:
     cdef int finish(self, object error, object failure) except -1:
         """Resolves it, unless it was cancelled; then only those are left who wait for the device."""
         followers, self.followers = self.followers, None
+        if self.quiet:
+            error = failure = None
         if self.state == PENDING:
             self.error = error
             self.failure = failure
@@ -239,7 +241,7 @@ cdef class Operation:
 
     cdef int follow(self, object error, object failure) except -1:
         self.follows = None
-        return self.finish(None, None) if self.quiet else self.finish(error, failure)
+        return self.finish(error, failure)
 
     cdef int wake(self) except -1:
         callbacks, self.callbacks = self.callbacks, None
@@ -313,6 +315,9 @@ cdef Operation new_follower(Operation followed, bint quiet=False):
     operation.quiet = quiet
     if followed.in_flight:
         followed.bind()
+    if followed.in_flight and followed.bridge is not operation.bridge:
+        # Whether that loop runs is not ours to know. A place of our own in the stream says the same.
+        return operation.stream.submit_join(operation)
     if followed.in_flight:
         if followed.followers is None:
             followed.followers = []

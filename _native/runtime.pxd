@@ -51,7 +51,7 @@ cdef extern from "loader.h" namespace "aioascend" nogil:
 
 cdef extern from "ticket.h" namespace "aioascend" nogil:
     cdef enum class Kind(unsigned char):
-        Memcpy, Memset, Execute, Record, Wait
+        Memcpy, Memset, Execute, Record, Wait, Join
 
     cdef enum class Outcome(unsigned char):
         Ok, Failed, Dependent, Lost
@@ -142,6 +142,7 @@ cdef extern from "execution.h" namespace "aioascend" nogil:
         LoadedModel(const AclApi &, uint32_t)
         uint32_t id
         cbool unloaded
+        cbool busy
 
     cdef enum class DynamicKind(unsigned char):
         Static, Batch, Size, Dims, Shape
@@ -155,6 +156,7 @@ cdef extern from "execution.h" namespace "aioascend" nogil:
             aclFormat format
         vector[Tensor] inputs
         vector[Tensor] outputs
+        cbool held
         DynamicKind dynamic
         size_t dynamic_index
         vector[uint64_t] dynamic_values
@@ -216,7 +218,9 @@ cdef extern from "device.h" namespace "aioascend" nogil:
         Device(const Library &, int32_t, const Options &)
         aclError open()
         aclError close()
+        cbool close_later()
         cbool closed()
+        cbool ended()
         aclError create_stream(uint32_t, uint32_t, shared_ptr[Stream] &)
         aclError wrap_stream(aclrtStream, shared_ptr[Stream] &)
         void told(const shared_ptr[Failure] &)
@@ -230,6 +234,7 @@ cdef extern from "device.h" namespace "aioascend" nogil:
         aclError unload_model(LoadedModel &)
         void unload_model_soon(uint32_t)
         aclError execute_now(Execution &)
+        void hold_runs(LoadedModel &, cbool)
         aclError copy_now(void *, const void *, size_t, aclrtMemcpyKind)
         cbool is_pinned(const void *, size_t)
         MemoryPool &device_memory()

@@ -10,7 +10,7 @@ cdef class StreamCore:
     cdef DeviceCore core
     cdef Operation latest        # the last one submitted
     cdef list untold             # FailureRecords nobody has been told of
-    cdef readonly bint is_closed
+    cdef readonly bint closed  # takes no more operations
     cdef object __weakref__
 
     def __cinit__(self):
@@ -77,13 +77,16 @@ cdef class StreamCore:
 
     def _close(self) -> None:
         """From here on submits raise; what was accepted is still resolved."""
-        self.is_closed = True
+        self.closed = True
         if self.stream.get() is not NULL and not rt.forked():
             with nogil:
                 self.stream.get().close()
 
     def _report_untold(self) -> None:
         """Failures that no await has raised go to the exception handler of the loop."""
+        self.report_untold()
+
+    cdef int report_untold(self) except -1:
         cdef FailureRecord record
         for record in list(self.untold):
             record.tell()
@@ -97,8 +100,9 @@ cdef class StreamCore:
 
     def __dealloc__(self):
         if self.stream.get() is not NULL:
-            self._report_untold()
-            self._destroy_when_drained()
+            self.report_untold()
+            with nogil:
+                self.stream.get().destroy_when_drained()
 
     cdef int note_failure(self, FailureRecord record) except -1:
         if not record.told and record not in self.untold:
@@ -175,14 +179,18 @@ cdef class StreamCore:
         operation.keep = (to.keep, source.keep, stage)
         return self.submit(operation, command)
 
-    def memset(self, dst: DeviceBuffer, value: int) -> Operation:
+    def memset(self, dst: object, value: object) -> Operation:
         """Set every byte of `dst` to `value`, 0 to 255, in stream order (aclrtMemsetAsync).
 
         Raises:
+            TypeError: `dst` is no DeviceBuffer, or `value` no integer.
             ValueError: `value` is not a byte, or `dst` lies on another device.
             RuntimeClosedError, AclError: as `memcpy`.
         """
         self.check_usable()
+        value = operator.index(value)
+        if not isinstance(dst, DeviceBuffer):
+            raise TypeError(f"memset sets device memory: dst must be a DeviceBuffer, not {type(dst).__name__}")
         if not 0 <= value <= 255:
             raise ValueError(f"memset sets bytes: value must be 0 to 255, not {value}")
         cdef Side to = side_of(dst, self.core, True, "dst")
@@ -211,11 +219,14 @@ cdef class StreamCore:
             raise ValueError("this event was made without timing; record a new one with timing=True")
         elif event.core is not self.core:
             raise ValueError(f"the event belongs to device {event.core.index}, the stream to device {self.core.index}")
+        else:
+            # A point of its own: what was queued for the old one, even on the host, goes on meaning that.
+            event.handle = new_handle(self.core, event.timing)
         cdef rt.Command command
         command.kind = rt.Kind.Record
-        command.event = event.handle
+        command.event = event.handle.event
         cdef Operation operation = self.new_operation()
-        operation.keep = event
+        operation.keep = event.handle
         event.operation = self.submit(operation, command)
         return event
 
@@ -244,9 +255,9 @@ cdef class StreamCore:
             raise _errors.DependencyError.behind(record.exception, f"wait for {event!r}", device=self.core.index)
         cdef rt.Command command
         command.kind = rt.Kind.Wait
-        command.event = event.handle
+        command.event = event.handle.event
         cdef Operation operation = self.new_operation()
-        operation.keep = event
+        operation.keep = event.handle
         if recorded.stream is not self:
             operation.ticket.extra.reset(new rt.TicketExtra())
             operation.ticket.extra.get().source = recorded.stream.stream
@@ -258,7 +269,7 @@ cdef class StreamCore:
         cdef Operation operation
         self.check_usable()
         if model.closed:
-            raise _errors.RuntimeClosedError(f"model {model.label} is closed")
+            raise _errors.RuntimeClosedError(f"model {model._label} is closed")
         command.kind = rt.Kind.Execute
         command.execution = run.execution
         command.may_block = run.execution.dynamic == rt.DynamicKind.Shape
@@ -267,17 +278,31 @@ cdef class StreamCore:
         with model.submitting:  # one run after the other, whatever threads and streams they come from
             last = model.latest
             if last is not None and (<Operation>last).in_flight and (<Operation>last).stream is not self:
-                if (<Operation>last).stream.is_closed:
+                if (<Operation>last).stream.closed:
                     raise _errors.RuntimeClosedError(
-                        f"model {model.label} still runs on a stream that is being closed; await that first")
+                        f"model {model._label} still runs on a stream that is being closed; await that first")
                 self.wait((<Operation>last).stream.record())
-            model.latest = self.submit(operation, command)
+            run.execution.held = model.loaded.busy
+            self.submit(operation, command)
+            if operation.in_flight:
+                model.latest = operation
+        return operation
+
+    cdef Operation submit_join(self, Operation operation):
+        """Makes the operation done when everything submitted before is, closed stream or not."""
+        cdef rt.Command command
+        command.kind = rt.Kind.Join
+        operation.ticket.bridge = operation.bridge.bridge if operation.bridge is not None else NULL
+        try:
+            self.submit(operation, command)
+        except _errors.RuntimeClosedError:  # destroyed: there is nothing left to wait for
+            operation.finish(None, None)
         return operation
 
     cdef int check_usable(self) except -1:
         if rt.forked():
             raise status_error(rt.kForked, "")
-        if self.is_closed or self.stream.get() is NULL:
+        if self.closed or self.stream.get() is NULL:
             raise _errors.RuntimeClosedError("the stream is closed")
         return 0
 
@@ -300,7 +325,8 @@ cdef class StreamCore:
         with nogil:
             status = self.stream.get().submit(operation.ticket, command)
         if status == rt.kSubmitted:
-            self.latest = operation
+            if self.latest is None or operation.ticket.seq > self.latest.ticket.seq:  # threads may come in any order
+                self.latest = operation
             if operation.bridge is None:
                 collect_orphans()
             return operation
@@ -311,10 +337,8 @@ cdef class StreamCore:
         operation.keep = None
         if status == rt.kPoisoned:
             record = record_of(self, operation.ticket.failure)
-            operation.failure = record
-            operation.error = record.error_of(operation)
-            operation.state = FINISHED
             self.note_failure(record)
+            operation.finish(record.error_of(operation), record)
             return operation
         if status < 0:
             raise status_error(status, "the stream")

@@ -105,7 +105,11 @@ def _try_paths(paths: list[str], attempts: list[tuple[str, str]]) -> _native.Lib
 
 
 def _prepare_simulator(library: _native.Library) -> None:
-    """Tells the simulator where the OpenVINO of this environment is; it loads it with the first model."""
+    """Checks the profile that the environment asks for, which the simulator itself would only warn of, and tells it
+    where the OpenVINO of this environment is; it loads it with the first model."""
+    profile = os.environ.get("AIOASCEND_SIM_PROFILE")
+    if profile and ctypes.CDLL(library.path).aclsimSetProfile(-1, profile.encode()) != 0:
+        raise BackendError(f"AIOASCEND_SIM_PROFILE={profile} is neither a device profile nor the file of one; unset it")
     spec = importlib.util.find_spec("openvino")
     if spec is None or not spec.submodule_search_locations:
         return
@@ -130,10 +134,13 @@ def _find(name: str, path: str | None) -> Backend:
         if library is None and name in ("auto", "sim"):
             library = _try_paths([str(simulator_library())], attempts)
     if library is None:
-        wanted = f"AIOASCEND_LIBRARY={path}" if path is not None else f"backend {name!r}"
+        if path is not None:
+            raise BackendError(
+                f"AIOASCEND_LIBRARY={path} names no library that can be used; correct it or unset it. Tried:", attempts
+            )
         raise BackendError(
-            f"no ACL library could be loaded for {wanted}. On a machine with an NPU source CANN's set_env.sh or set "
-            "AIOASCEND_LIBRARY to libascendcl.so; without one use AIOASCEND_BACKEND=sim. Tried:",
+            f"no ACL library could be loaded for backend {name!r}. On a machine with an NPU source CANN's set_env.sh "
+            "or set AIOASCEND_LIBRARY to libascendcl.so; without one use AIOASCEND_BACKEND=sim. Tried:",
             attempts,
         )
     kind: Kind = "cann"

@@ -58,10 +58,6 @@ async def wait(operation: _native.Operation) -> None:
         operation.remove_waiter(resume)
         return trio.lowlevel.Abort.SUCCEEDED
 
-    operation.add_waiter(resume)
-    if operation.done():  # meanwhile, elsewhere; then nobody may resume this task for it
-        waiting = False
-        operation.result()
-        return
-    await trio.lowlevel.wait_task_rescheduled(abort)
+    if operation.add_waiter(resume):
+        await trio.lowlevel.wait_task_rescheduled(abort)
     operation.result()

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -91,7 +91,7 @@ class _Opened:
                     continue
                 if options and opened.options != options:
                     raise ValueError(
-                        f"device {index} is open with the options {opened.options or 'by default'}, not {options}; "
+                        f"device {index} is open with {opened.options or 'the default options'}, not {options}; "
                         "open it with the same ones, or close it first"
                     )
                 if opened.users == 0:
@@ -109,7 +109,8 @@ class _Opened:
             self.users -= 1
             if self.users == 0:
                 try:
-                    self.core.close()
+                    if not self.core.close_later():
+                        self.core.close()
                 finally:
                     self._forget()
 
@@ -137,6 +138,11 @@ class Device:
         self._release_lock = threading.Lock()
         self.index: int = opened.core.index
         self.backend = backend.kind
+
+    @property
+    def closed(self) -> bool:
+        """Whether it takes no more work."""
+        return self._closed
 
     # --- streams ---
 
@@ -181,7 +187,7 @@ class Device:
 
     # --- memory ---
 
-    def empty(self, shape: int | tuple[int, ...], dtype: DTypeLike = "float32") -> DeviceBuffer:
+    def empty(self, shape: int | Sequence[int], dtype: DTypeLike = "float32") -> DeviceBuffer:
         """Device memory for an array; its contents are undefined (aclrtMalloc).
 
         Returns at once. Memory comes from a pool; what the pool does not have is allocated by a worker thread, and
@@ -195,7 +201,7 @@ class Device:
         """Device memory with the shape and dtype of an array or buffer; see `empty`."""
         return self.empty(array.shape, array.dtype)
 
-    async def pinned(self, shape: int | tuple[int, ...], dtype: DTypeLike = "float32") -> PinnedBuffer:
+    async def pinned(self, shape: int | Sequence[int], dtype: DTypeLike = "float32") -> PinnedBuffer:
         """Pinned host memory for an array; its contents are undefined (aclrtMallocHost).
 
         Copies between it and the device need no staging. `buffer.array` is a numpy view. It is awaited, unlike `empty`,
@@ -254,8 +260,19 @@ class Device:
         """Close its models and streams, wait for what was accepted, and give the device back with its last user.
 
         Buffers of a closed device can no longer be used; arrays over pinned memory stay readable. May be called again.
-        A cancelled close leaves the device closed to submits, and can be repeated.
+        A cancelled close leaves the device closed to submits; it is given back once it is past its work.
         """
+        try:
+            await self._close()
+        except AioascendError:
+            raise
+        except BaseException:
+            for stream in list(self._streams):
+                stream._destroy_when_drained()
+            threading.Thread(target=self._release, name="aioascend-release", daemon=True).start()
+            raise
+
+    async def _close(self) -> None:
         self._closed = True
         for stream in list(self._streams):
             stream._close()

@@ -9,6 +9,7 @@ codes in them are listed in docs/errors-table.md. Failures of aioascend's own ar
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from aioascend import _error_table
@@ -131,6 +132,9 @@ class TaskError(AclError):
 class ModelError(AclError):
     """A model cannot be loaded, or not be run as asked: file, version, inputs or shapes do not fit."""
 
+    def _explanation(self) -> str:
+        return self.detail or self.hint  # what is wrong with this very model is more to the point
+
 
 class DeviceError(AclError):
     """The device, its driver or the ACL library is at fault, rather than one call."""
@@ -222,6 +226,14 @@ _FAMILIES: dict[str, type[AclError]] = {
         UnsupportedError,
     )
 }
+
+
+_NEXT_MESSAGE = re.compile(r"\n(?=E[A-Z0-9]\d{4}:)")
+
+
+def newest_message(text: str) -> str:
+    """The newest of the messages that aclGetRecentErrMsg gives; the others are of earlier calls on the thread."""
+    return _NEXT_MESSAGE.split(text)[0]
 
 
 def _entry(code: int) -> _error_table.Entry:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -59,7 +60,7 @@ class Model(_native.ModelCore):
 
     def _prepare(self) -> None:
         self._dynamic = "static"
-        self._exclusive = anyio.Lock()
+        self._learning = threading.Lock()
         self._learned: dict[Shapes, list[int]] = {}  # input shapes -> bytes of each output
 
     @classmethod
@@ -93,24 +94,24 @@ class Model(_native.ModelCore):
 
     def _describe_for_python(self) -> None:
         self.input_infos = tuple(
-            TensorInfo(name, shape, dtype_of(dtype, f"input {name!r} of model {self.label}"))
-            for index, (name, shape, dtype, _, _) in enumerate(self.inputs)
-            if index != self.gear_index
+            TensorInfo(name, shape, dtype_of(dtype, f"input {name!r} of model {self._label}"))
+            for index, (name, shape, dtype, _, _) in enumerate(self._inputs)
+            if index != self._gear_index
         )
         self.output_infos = tuple(
-            TensorInfo(name, shape, dtype_of(dtype, f"output {name!r} of model {self.label}"))
-            for name, shape, dtype, _ in self.outputs
+            TensorInfo(name, shape, dtype_of(dtype, f"output {name!r} of model {self._label}"))
+            for name, shape, dtype, _ in self._outputs
         )
         open_shape = any(-1 in info.shape for info in self.input_infos)
         self._dynamic = "gears" if self.gears else "shapes" if open_shape else "static"
 
     @property
     def name(self) -> str:
-        return self.label
+        return self._label
 
     # --- numpy in, numpy out ---
 
-    async def __call__(self, *args: object, **kwargs: object) -> NDArray[Any] | tuple[NDArray[Any], ...]:
+    async def __call__(self, *args: object, **kwargs: object) -> Any:
         """Run the model on numpy arrays.
 
         Args:
@@ -119,7 +120,8 @@ class Model(_native.ModelCore):
             **kwargs: Inputs by name.
 
         Returns:
-            The output as a numpy array; a tuple of them, in the model's order, when there are several.
+            The output as a numpy array; a tuple of them, in the model's order, when there are several. (Annotated as
+            `Any`, since only the model knows which.)
 
         Raises:
             TypeError, ValueError: an input is missing, unknown, or does not fit; the message names it.
@@ -127,13 +129,13 @@ class Model(_native.ModelCore):
             DependencyError: an earlier call failed and nobody has been told yet.
             RuntimeClosedError: the model is closed.
         """
-        values = bind_arguments(self.label, self.input_infos, args, kwargs)
-        arrays = [as_input(self.label, info, value) for info, value in zip(self.input_infos, values, strict=True)]
+        values = bind_arguments(self._label, self.input_infos, args, kwargs)
+        arrays = [as_input(self._label, info, value) for info, value in zip(self.input_infos, values, strict=True)]
         self._check_open()
         if self._dynamic == "shapes":
             results = await self._call_dynamic(arrays)
         else:
-            results = await self._call(arrays, [size for *_, size in self.outputs])
+            results = await self._call(arrays, [size for *_, size in self._outputs])
         return results[0] if len(results) == 1 else tuple(results)
 
     async def _call(self, arrays: Sequence[NDArray[Any]], output_bytes: Sequence[int]) -> list[NDArray[Any]]:
@@ -149,10 +151,10 @@ class Model(_native.ModelCore):
         return [self._result(run, index, host) for index, host in enumerate(hosts)]
 
     def _input_buffer(self, index: int, array: NDArray[Any]) -> DeviceBuffer:
-        if self.gear_index is None:
+        if self._gear_index is None:
             return self.device.empty_like(array)
-        with_gear = index if index < self.gear_index else index + 1
-        largest = max(self.inputs[with_gear][4], array.nbytes)
+        with_gear = index if index < self._gear_index else index + 1
+        largest = max(self._inputs[with_gear][4], array.nbytes)
         return self.device.empty(largest, "uint8").view(array.shape, array.dtype)
 
     def _result(self, run: Run, index: int, host: NDArray[Any]) -> NDArray[Any]:
@@ -167,28 +169,46 @@ class Model(_native.ModelCore):
         """The library cannot say how large the outputs will be. So the first run for a combination of input shapes lets
         it allocate them (aclmdlExecute, in a worker thread) and remembers their sizes; later ones are submitted."""
         shapes: Shapes = tuple(array.shape for array in arrays)
-        async with self._exclusive:
+        if shapes not in self._learned:
+            # A lock between threads, taken off the loop: other loops may call this model, too.
+            await run_blocking(self._learning.acquire, undo=lambda _: self._learning.release())
             if shapes not in self._learned:
                 return await self._learn(shapes, arrays)
+            self._learning.release()
         return await self._call(arrays, self._learned[shapes])
 
     async def _learn(self, shapes: Shapes, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-        buffers = [self.device.empty_like(array) for array in arrays]
-        for buffer, array in zip(buffers, arrays, strict=True):
-            self.stream.memcpy(buffer, array)
-        await self.stream
-        await self._drained()
-        run = self._run(buffers, [None] * len(self.outputs))
+        in_thread = False
+        self._hold_runs(True)  # what is submitted from here on waits until this run is over
+        try:
+            earlier = self._drained()
+            buffers = [self.device.empty_like(array) for array in arrays]
+            for buffer, array in zip(buffers, arrays, strict=True):
+                self.stream.memcpy(buffer, array)
+            await self.stream
+            await earlier
+            run = self._run(buffers, [None] * len(self._outputs))
 
-        def execute() -> list[NDArray[Any]]:
-            run.execute_now()
-            return run.take_system_outputs(self.output_infos)
+            def execute() -> list[NDArray[Any]]:
+                try:
+                    run.execute_now()
+                    return run.take_system_outputs(self.output_infos)
+                finally:
+                    self._end_learning()
 
-        results = await run_blocking(execute)
+            in_thread = True
+            results = await run_blocking(execute)
+        finally:
+            if not in_thread:
+                self._end_learning()
         if len(self._learned) >= 256:
             self._learned.pop(next(iter(self._learned)))
         self._learned[shapes] = [max(1, result.nbytes) for result in results]
         return results
+
+    def _end_learning(self) -> None:
+        self._hold_runs(False)
+        self._learning.release()
 
     # --- device buffers ---
 
@@ -216,10 +236,10 @@ class Model(_native.ModelCore):
         self._check_open()
         if len(inputs) != len(self.input_infos):
             names = ", ".join(info.name for info in self.input_infos)
-            raise ValueError(f"model {self.label} takes {len(self.input_infos)} inputs ({names}), not {len(inputs)}")
+            raise ValueError(f"model {self._label} takes {len(self.input_infos)} inputs ({names}), not {len(inputs)}")
         for info, buffer in zip(self.input_infos, inputs, strict=True):
             self._check_buffer("input", info, buffer)
-            check_tensor(self.label, info, buffer.shape, buffer.dtype)
+            check_tensor(self._label, info, buffer.shape, buffer.dtype)
         for info, output in zip(self.output_infos, outputs, strict=False):
             self._check_buffer("output", info, output)
         return self._run(inputs, outputs).submit(self.stream if stream is None else stream)
@@ -227,18 +247,18 @@ class Model(_native.ModelCore):
     def _check_buffer(self, what: str, info: TensorInfo, buffer: object) -> None:
         if not isinstance(buffer, _native.DeviceBuffer):
             given = type(buffer).__name__
-            raise TypeError(f"{what} {info.name!r} of model {self.label} must be a DeviceBuffer, not {given}")
+            raise TypeError(f"{what} {info.name!r} of model {self._label} must be a DeviceBuffer, not {given}")
 
     def _run(self, inputs: Sequence[DeviceBuffer], outputs: Sequence[DeviceBuffer | None]) -> Run:
-        if self.gear_index is None:
-            run = self.run(inputs, outputs)
+        if self._gear_index is None:
+            run = self._make_run(inputs, outputs)
             if self._dynamic == "shapes":
                 run.set_shapes([buffer.shape for buffer in inputs])
             return run
         kind, values = self._gear([buffer.shape for buffer in inputs])
         with_gear = list(inputs)
-        with_gear.insert(self.gear_index, self.device.empty(self.inputs[self.gear_index][4], "uint8"))
-        run = self.run(with_gear, outputs)
+        with_gear.insert(self._gear_index, self.device.empty(self._inputs[self._gear_index][4], "uint8"))
+        run = self._make_run(with_gear, outputs)
         run.set_gear(kind, values)
         return run
 
@@ -262,18 +282,18 @@ class Model(_native.ModelCore):
             known = [list(dims) for dims in gears]
             fits = wanted in known
         if not fits:
-            raise ValueError(f"model {self.label} is compiled for {kind} {gears}, the inputs have {wanted}")
+            raise ValueError(f"model {self._label} is compiled for {kind} {gears}, the inputs have {wanted}")
         return kind, wanted
 
     # --- life cycle ---
 
     def _check_open(self) -> None:
         if self.closed:
-            raise RuntimeClosedError(f"model {self.label} is closed")
+            raise RuntimeClosedError(f"model {self._label} is closed")
 
     async def close(self) -> None:
         """Wait for the runs in flight, then unload (aclmdlUnload). May be called again."""
-        self.closed = True
+        self._close()
         await self.stream.close()
         await self._drained()
         await run_blocking(self._unload)
@@ -291,17 +311,17 @@ class Model(_native.ModelCore):
                 await self.close()
 
     def __repr__(self) -> str:
-        return f"<Model {self.label} on device {self.device.index}{', closed' if self.closed else ''}>"
+        return f"<Model {self._label} on device {self.device.index}{', closed' if self.closed else ''}>"
 
 
 def _check_path(path: str, backend: str) -> None:
     if os.path.isdir(path):
         raise IsADirectoryError(f"{path!r} is a directory, not a model file")
-    stand_ins: list[Path] = (
-        [Path(path).with_suffix(suffix) for suffix in (".onnx", ".toml", ".json")] if backend == "sim" else []
-    )
+    simulated = backend == "sim" and path.endswith(".om")
+    stand_ins = [Path(path).with_suffix(suffix) for suffix in (".onnx", ".toml", ".json")] if simulated else []
     if not any(candidate.exists() for candidate in (Path(path), *stand_ins)):
-        raise FileNotFoundError(f"no model file {path!r}")
+        beside = ", and none with .onnx, .toml or .json beside it, which the simulator would take" if simulated else ""
+        raise FileNotFoundError(f"no model file {path!r} in {os.getcwd()}{beside}")
 
 
 async def _chain(operations: Sequence[Operation]) -> None:
@@ -310,5 +330,5 @@ async def _chain(operations: Sequence[Operation]) -> None:
         await operations[-1]
     except DependencyError:
         for operation in operations:
-            operation.result()
+            await operation
         raise

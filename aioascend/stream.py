@@ -78,7 +78,7 @@ class Stream(_native.StreamCore):
                 await self.close()
 
     def __repr__(self) -> str:
-        state = "closed" if self.is_closed else f"{self.in_flight} in flight"
+        state = "closed" if self.closed else f"{self.in_flight} in flight"
         return f"<Stream {self.id} on device {self.device.index}, {state}>"
 
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from aioascend import _native
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -99,6 +101,10 @@ def check_tensor(label: str, info: TensorInfo, shape: Sequence[int], dtype: np.d
 
 def as_input(label: str, info: TensorInfo, value: object) -> NDArray[Any]:
     """The array for an input: arrays must fit as they are, lists and scalars are converted."""
+    if isinstance(value, _native.DeviceBuffer):
+        raise TypeError(
+            f"input {info.name!r} of model {label} is a DeviceBuffer; call model.execute(...) to run on device buffers"
+        )
     if isinstance(value, np.ndarray) or hasattr(value, "__array__"):
         array = np.asarray(value)
     else:

@@ -102,11 +102,14 @@ void Device::unload_model_soon(uint32_t id) {
 }
 
 aclError Device::execute_now(Execution &execution) {
-    execution.model().busy = true;
-    const aclError code = in_context(*this, [&] { return execution.issue(nullptr); });
-    execution.model().busy = false;
-    worker_.post([this] { unblock_streams(); });
-    return code;
+    return in_context(*this, [&] { return execution.issue(nullptr); });
+}
+
+void Device::hold_runs(LoadedModel &model, bool on) {
+    model.busy = on;
+    if (!on && !closed()) {
+        worker_.post([this] { unblock_streams(); });
+    }
 }
 
 aclError Device::copy_now(void *dst, const void *src, size_t size, aclrtMemcpyKind direction) {

@@ -29,6 +29,7 @@ bool Command::makes_task() const {
         case Kind::Record:
             return true;
         case Kind::Wait:
+        case Kind::Join:
             break;
     }
     return false;
@@ -59,6 +60,8 @@ aclError Command::issue(const AclApi &api, aclrtStream stream) const {
             return api.aclrtRecordEvent(event, stream);
         case Kind::Wait:
             return api.aclrtStreamWaitEvent(stream, event);
+        case Kind::Join:
+            return 0;
     }
     return ACL_ERROR_INVALID_PARAM;
 }

@@ -106,6 +106,7 @@ aclError Device::open() {
         return ACL_ERROR_RT_RESOURCE_ALLOC_FAIL;
     }
     fault_ = 0;
+    ended_ = false;
     closed_ = false;
     register_device(this);
     return 0;
@@ -122,6 +123,9 @@ aclError Device::close() {
         // Streams that nobody closed are given back by the worker once they are drained.
         std::unique_lock<std::mutex> lock(mutex_);
         streams_changed_.wait(lock, [this] { return streams_.empty() || shutting_down(); });
+        if (shutting_down()) {
+            return 0;  // whoever shuts down stops the threads
+        }
     }
     reports_.stop();
     worker_.post([this] {
@@ -155,7 +159,20 @@ aclError Device::close() {
     }
     device_memory_.free_quarantined();
     pinned_memory_.free_quarantined();
+    ended_ = true;
     return code;
+}
+
+bool Device::close_later() {
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        if (streams_.empty()) {
+            return false;
+        }
+    }
+    // Not on a thread that the interpreter would wait for: what is in flight may never end.
+    std::thread([this] { close(); }).detach();
+    return true;
 }
 
 aclError Device::create_stream(uint32_t priority, uint32_t flags, std::shared_ptr<Stream> &out) {
@@ -182,6 +199,12 @@ aclError Device::wrap_stream(aclrtStream handle, std::shared_ptr<Stream> &out) {
         return guard.status();
     }
     aclrtStream waiter = nullptr;
+    int32_t id;
+    if (can().stream_get_id) {
+        if (const aclError code = api().aclrtStreamGetId(handle, &id)) {
+            return code;  // not a stream
+        }
+    }
     if (can().launch_callback) {
         aclError code = api().aclrtCreateStream(&waiter);
         if (code == 0 && (code = reports_.subscribe(waiter)) != 0) {
@@ -261,7 +284,7 @@ void Device::apply_exceptions() {
         }
         for (const auto &stream : streams()) {
             // Without stream ids any stream of the device may be meant: then all that are busy are affected.
-            const bool meant = can().stream_get_id ? stream->id() == static_cast<int32_t>(exception.stream_id)
+            const bool meant = stream->id() >= 0 ? stream->id() == static_cast<int32_t>(exception.stream_id)
                                                    : stream->in_flight() != 0;
             if (meant && !stream->mark_failed(exception.task_id, exception.code)) {
                 note_exception(exception.stream_id, exception.task_id, exception.code);

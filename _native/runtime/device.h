@@ -37,7 +37,10 @@ public:
     aclError open();
     // Blocking; off the loop. Every stream must have been destroyed.
     aclError close();
-    bool closed() const { return closed_.load(); }
+    bool closed() const { return closed_.load(); }  // takes no more work
+    bool ended() const { return ended_.load(); }    // nothing of it runs any more
+    // Closes it in the background, once its streams are drained; false when there are none to wait for.
+    bool close_later();
 
     aclError create_stream(uint32_t priority, uint32_t flags, std::shared_ptr<Stream> &out);  // blocking
     aclError wrap_stream(aclrtStream handle, std::shared_ptr<Stream> &out);                   // blocking
@@ -56,6 +59,7 @@ public:
     aclError unload_model(LoadedModel &model);                                // blocks
     void unload_model_soon(uint32_t id);  // by the worker
     aclError execute_now(Execution &execution);                               // blocks
+    void hold_runs(LoadedModel &model, bool on);  // further runs wait in their streams' host-side queues
     aclError copy_now(void *dst, const void *src, size_t size, aclrtMemcpyKind direction);  // blocks
     bool is_pinned(const void *address, size_t size);
 
@@ -106,6 +110,7 @@ private:
     const Options options_;
     aclrtContext context_ = nullptr;
     std::atomic<bool> closed_{true};
+    std::atomic<bool> ended_{true};
     std::atomic<aclError> fault_{0};
     std::mutex mutex_;
     std::condition_variable streams_changed_;

@@ -21,7 +21,7 @@ struct LoadedModel {
     const uint32_t id;
     aclmdlDesc *desc = nullptr;
     std::mutex execute_mutex;        // held for the whole of a run that waits
-    std::atomic<bool> busy{false};   // such a run is going on; others wait in their stream's host-side queue
+    std::atomic<bool> busy{false};   // such a run is coming; others wait in their stream's host-side queue
     bool unloaded = false;           // guarded by execute_mutex: ids are used again
     std::mutex idle_mutex;
     std::vector<Execution *> idle;   // their datasets are reused
@@ -42,11 +42,11 @@ public:
         aclFormat format = ACL_FORMAT_ND;
     };
     std::vector<Tensor> inputs, outputs;
+    bool held = false;  // submitted while the model was busy: waits until it is not
     DynamicKind dynamic = DynamicKind::Static;
     size_t dynamic_index = 0;
     std::vector<uint64_t> dynamic_values;
 
-    LoadedModel &model() { return model_; }
     int state() const;
     aclError memory_code() const;
     aclError issue(aclrtStream stream);  // stream == nullptr: run now and wait (aclmdlExecute)

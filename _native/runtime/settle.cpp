@@ -119,6 +119,9 @@ void Stream::settle(Ticket &ticket) {
             add_taint(failure, ticket.seq - 1, failure->told ? last_seq() : Taint::kOpen);
         }
         ticket.extra->source.reset();
+        waits_.erase(std::remove_if(waits_.begin(), waits_.end(),
+                                    [&](const PendingWait &wait) { return wait.seq <= ticket.seq; }),
+                     waits_.end());
     }
     if (ticket.outcome == Outcome::Ok) {
         if (auto failure = failure_at(ticket.seq)) {
@@ -132,6 +135,14 @@ std::shared_ptr<Failure> Stream::failure_at(uint64_t seq) {
     for (const Taint &taint : taints_) {
         if (taint.covers(seq)) {
             return taint.failure;
+        }
+    }
+    // Waits that nobody has settled yet. They lead to records made before them, so this comes to an end.
+    for (const PendingWait &wait : waits_) {
+        if (wait.seq <= seq) {
+            if (auto failure = wait.source->failure_at(wait.source_seq)) {
+                return failure;
+            }
         }
     }
     return nullptr;
@@ -148,7 +159,7 @@ std::shared_ptr<Failure> Stream::open_failure() {
 }
 
 void Stream::add_taint(const std::shared_ptr<Failure> &failure, uint64_t from, uint64_t to) {
-    constexpr size_t kRemembered = 16;  // events may be waited for long after they were recorded
+    constexpr size_t kRemembered = 256;  // events may be waited for long after they were recorded
     if (taints_.size() == kRemembered) {
         taints_.erase(taints_.begin());
     }
@@ -258,6 +269,7 @@ void Stream::abandon(aclError code, Outcome outcome) {
         lose_marker();
     }
     abandoned_ = true;
+    lost_seq_.store(issued_seq_);
     retire_locked(issued_seq_);
     device_.worker().post([&device = device_] { device.unblock_streams(); });  // waits for records made here
 }
@@ -274,6 +286,7 @@ void Stream::lose_marker() {
 
 void Stream::give_up(Marker *marker) {
     const uint64_t seq = marker->seq;
+    lost_seq_.store(seq);
     lose_marker();
     auto failure = new_failure(device_, 0);
     failure->stream_id = id_;
@@ -285,6 +298,23 @@ void Stream::give_up(Marker *marker) {
         ticket->unreliable = true;
     }
     retire_locked(seq);
+}
+
+// Whether it has waited too long for a record that was discarded, with an aborted stream for example.
+bool Stream::stranded(int64_t now_ns) {
+    bool waits = false;
+    {
+        std::lock_guard<std::mutex> failures(device_.failure_mutex);
+        for (const PendingWait &wait : waits_) {
+            waits = waits || wait.source->lost_seq_.load() >= wait.source_seq;
+        }
+    }
+    if (!waits) {
+        stranded_since_ns_ = 0;
+    } else if (stranded_since_ns_ == 0) {
+        stranded_since_ns_ = now_ns;
+    }
+    return waits && now_ns - stranded_since_ns_ > device_.options().report_timeout_ms * int64_t(1000000);
 }
 
 // For streams of somebody else: whether the device is past what carries the oldest report.
@@ -316,6 +346,10 @@ void Stream::sweep(int64_t now_ns) {
         return;
     }
     device_.apply_exceptions();
+    if (!complete && stranded(now_ns)) {
+        abandon(0, Outcome::Lost);
+        return;
+    }
     std::lock_guard<std::mutex> lock(mutex_);
     if (foreign_ && markers_.empty() && in_flight_ != 0) {
         launch_marker();  // the only way to learn how far it is

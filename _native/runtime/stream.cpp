@@ -28,7 +28,7 @@ int Stream::submit(Ticket &ticket, const Command &command) {
         return kForked;
     }
     std::lock_guard<std::mutex> lock(mutex_);
-    if (closed_) {
+    if (destroyed_ || (closed_ && command.kind != Kind::Join)) {
         return kClosed;
     }
     if (poisoned_.load(std::memory_order_acquire)) {
@@ -39,6 +39,10 @@ int Stream::submit(Ticket &ticket, const Command &command) {
         }
     }
     ticket.kind = command.kind;
+    if (command.kind == Kind::Wait && ticket.extra) {
+        std::lock_guard<std::mutex> failures(device_.failure_mutex);
+        waits_.push_back({last_seq() + 1, ticket.extra->source, ticket.extra->source_seq});
+    }
     ticket.seq = last_seq_.load(std::memory_order_relaxed) + 1;
     // On a stream of somebody else we cannot know how full its queue is, so a launch may block.
     const bool direct = queue_.empty() && in_flight_ < device_.options().flight_limit && !command.may_block &&
@@ -52,6 +56,10 @@ int Stream::submit(Ticket &ticket, const Command &command) {
             code = issue(command, ticket.last_task);
         }
         if (code != 0) {
+            std::lock_guard<std::mutex> failures(device_.failure_mutex);
+            if (!waits_.empty() && waits_.back().seq == ticket.seq) {
+                waits_.pop_back();
+            }
             return code;
         }
         last_seq_.store(ticket.seq, std::memory_order_release);

@@ -39,6 +39,13 @@ struct Taint {
     bool covers(uint64_t seq) const { return failure && seq > from && seq <= to; }
 };
 
+// A wait in flight: what stands behind it depends on another stream up to source_seq. Guarded by the failure_mutex.
+struct PendingWait {
+    uint64_t seq = 0;
+    std::shared_ptr<Stream> source;
+    uint64_t source_seq = 0;
+};
+
 enum SubmitStatus : int { kSubmitted = 0, kClosed = -1, kPoisoned = -2, kForked = -3 };  // > 0: an ACL code
 
 class Stream : public std::enable_shared_from_this<Stream> {
@@ -100,6 +107,7 @@ private:
     void hand_over(Ticket *ticket);
     void finish_on_worker(Ticket *ticket);
     void give_up(Marker *marker);
+    bool stranded(int64_t now_ns);
     void lose_marker();
     aclError query_markers(bool &complete);
     void start_failure(Ticket *ticket, aclError code, uint32_t task, bool issued);
@@ -122,6 +130,9 @@ private:
     std::deque<Marker *> markers_;   // out there, in launch order
     std::vector<Marker *> spare_markers_;
     std::vector<Taint> taints_;      // newest last; guarded by the device's failure_mutex
+    std::vector<PendingWait> waits_;
+    std::atomic<uint64_t> lost_seq_{0};  // up to here a report, or the work itself, was given up
+    int64_t stranded_since_ns_ = 0;      // since when it waits for something that was given up
     std::atomic<bool> poisoned_{false};  // the newest taint is open
     std::atomic<size_t> in_flight_{0};   // written under mutex_
     std::atomic<uint64_t> last_seq_{0};

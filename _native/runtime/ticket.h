@@ -15,7 +15,7 @@ class Stream;
 struct Failure;
 struct Memory;
 
-enum class Kind : uint8_t { Memcpy, Memset, Execute, Record, Wait };
+enum class Kind : uint8_t { Memcpy, Memset, Execute, Record, Wait, Join };  // Join: nothing, but in order
 
 enum class Outcome : uint8_t {
     Ok,

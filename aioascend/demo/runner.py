@@ -93,7 +93,7 @@ class Copies:
         async with self._free:
             model = self._idle.pop()
             try:
-                output = await model(x)
+                output: FloatArray | tuple[FloatArray, ...] = await model(x)
             finally:
                 self._idle.append(model)
         if isinstance(output, tuple):

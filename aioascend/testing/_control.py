@@ -7,7 +7,7 @@ import ctypes
 from ctypes import POINTER, c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 from typing import Any
 
-from aioascend.errors import BackendError, error_from_code
+from aioascend.errors import BackendError, error_from_code, newest_message
 from aioascend.testing._timeline import TaskRecord
 
 __all__ = ["Control", "text"]
@@ -115,7 +115,7 @@ class Control:
         code = getattr(self._library, name)(*arguments)
         if code != 0:
             # The library keeps the message for the thread that made the call: this one.
-            raise error_from_code(code, name, text(self._message()))
+            raise error_from_code(code, name, newest_message(text(self._message())))
 
     def query(self, name: str, *arguments: Any) -> Any:
         """Call a function that returns a value."""

@@ -123,7 +123,7 @@ def test_extras_exist() -> None:
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     extras = project.split("[project.optional-dependencies]")[1].split("\n[")[0]
     known = re.findall(r"^(\w+) = \[", extras, re.MULTILINE)
-    named = re.findall(r"aioascend\[([\w,]+)\]", README.read_text(encoding="utf-8"))
+    named = re.findall(r"pip install \"\.\[([\w,]+)\]", README.read_text(encoding="utf-8"))
     assert named
     assert {extra for group in named for extra in group.split(",")} <= set(known)
 

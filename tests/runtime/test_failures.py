@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 from typing import Any
 
 import anyio
@@ -255,3 +256,54 @@ async def test_two_closes_at_once(npu: aa.Device, sim: Simulator) -> None:
         sim.release(stream)
     await npu.close()
     assert sim.calls("aclrtDestroyStream") == destroyed + 1
+
+
+@pytest.mark.usefixtures("delivery")
+async def test_a_failure_crosses_streams_that_nobody_asks(
+    npu: aa.Device, stream: aa.Stream, other: aa.Stream, sim: Simulator
+) -> None:
+    async with npu.create_stream() as third:
+        first, second = npu.empty(16, "uint8"), npu.empty(16, "uint8")
+        for each in (stream, other, third):
+            await each.memset(first, 0)
+        sim.fail_task(stream=stream, kind="memset", code=AICORE_EXCEPTION)
+        with sim.hold(stream):
+            stream.memset(first, 7)
+            other.wait(stream.record())
+            other.memcpy(second, first)
+            third.wait(other.record())
+            result = third.memcpy(np.zeros(16, "uint8"), second)
+        assert isinstance(await outcome(result), aa.DependencyError)
+
+
+async def test_a_stream_that_waits_for_discarded_work_is_given_up(sim: Simulator, anyio_backend: object) -> None:
+    acl = ctypes.CDLL(aa.backend_info("sim").path)
+    device = aa.open_device(1, backend="sim", report_timeout=0.3)
+    async with device as npu, npu.create_stream() as stream, npu.create_stream() as other:
+        buffer = npu.empty(4, "uint8")
+        await stream.memset(buffer, 0)
+        sim.hold(stream)
+        lost = stream.memset(buffer, 1)
+        other.wait(stream.record())
+        stranded = other.memset(buffer, 2)
+        for operation in (lost, stranded):  # their reports are asked for, and discarded with the rest
+            operation.add_waiter(lambda _: None)
+
+        def abort() -> None:
+            assert acl.aclrtSetCurrentContext(ctypes.c_void_p(npu.context)) == 0
+            assert acl.aclrtStreamAbort(ctypes.c_void_p(stream.handle)) == 0
+
+        await anyio.to_thread.run_sync(abort)
+        assert isinstance(await outcome(lost), aa.ReportLostError)
+        assert isinstance(await outcome(stranded), aa.ReportLostError)
+        sim.release(stream)
+
+
+async def test_a_model_call_without_memory_says_so(npu: aa.Device, sim: Simulator) -> None:
+    text = b'[[inputs]]\nname = "x"\nshape = [4000000]\n[[outputs]]\nname = "y"\nshape = [4000000]\n'
+    async with await npu.load_model(text) as model:
+        sim.limit_memory(1 << 20)
+        with pytest.raises(aa.OutOfMemoryError):
+            await model(np.zeros(4000000, "float32"))
+        sim.limit_memory(None)
+        await model(np.zeros(4000000, "float32"))

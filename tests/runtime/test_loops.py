@@ -211,3 +211,51 @@ async def test_an_event_is_awaited_by_another_loop(
             group.start_soon(anyio.to_thread.run_sync, lambda: anyio.run(elsewhere, event, backend=backend))
             group.start_soon(anyio.to_thread.run_sync, release)
     await operation
+
+
+def test_a_loop_that_stopped_without_being_closed(sim: Simulator) -> None:
+    state: dict[str, Any] = {}
+
+    async def first() -> None:
+        state["npu"] = npu = await aa.open_device(0, backend="sim")
+        state["stream"] = stream = await npu.create_stream()
+        await stream.memset(npu.empty(4, "uint8"), 0)
+        state["last"] = stream.memset(npu.empty(4, "uint8"), 1)
+
+    async def second() -> None:
+        await state["stream"]
+        await state["npu"].close()
+
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(first())
+    asyncio.run(second())
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    state.clear()
+
+
+def test_a_dynamic_model_called_from_several_loops(sim: Simulator) -> None:
+    text = b'[[inputs]]\nname = "x"\nshape = [-1]\n[[outputs]]\nname = "y"\nshape = [-1]\nfill = "copy"\n'
+    failures: list[BaseException] = []
+
+    async def main() -> None:
+        async with aa.open_device(0, backend="sim") as npu, await npu.load_model(text) as model:
+
+            async def call() -> None:
+                for size in (3, 5, 8, 3, 5, 8):
+                    x = np.arange(size, dtype="float32")
+                    np.testing.assert_array_equal(await model(x), x)
+
+            def in_thread() -> None:
+                try:
+                    anyio.run(call)
+                except BaseException as error:
+                    failures.append(error)
+
+            async with anyio.create_task_group() as group:
+                for _ in range(4):
+                    group.start_soon(anyio.to_thread.run_sync, in_thread)
+                group.start_soon(call)
+
+    anyio.run(main)
+    assert failures == []

@@ -220,3 +220,15 @@ async def test_a_copy_on_a_closed_stream_takes_no_memory(npu: aa.Device, sim: Si
     assert npu.statistics().pinned_live_bytes == 0
     with pytest.raises(aa.RuntimeClosedError):
         stream.query()
+
+
+async def test_objects_are_refused(npu: aa.Device, stream: aa.Stream) -> None:
+    objects = np.array(["a", "b"], object)
+    for target, source in ((npu.empty(16, "uint8"), objects), (objects, npu.empty(16, "uint8"))):
+        with pytest.raises(TypeError, match="Python objects"):
+            stream.memcpy(target, source)
+    with pytest.raises(TypeError, match="device memory"):
+        np.asarray(npu.empty(1000))
+    for value in (1.5, "1"):
+        with pytest.raises(TypeError):
+            stream.memset(npu.empty(4), value)  # type: ignore[arg-type]

@@ -213,3 +213,35 @@ async def test_after_close_submits_raise(npu: aa.Device) -> None:
     with pytest.raises(aa.RuntimeClosedError):
         stream.memset(buffer, 1)
     await stream.close()
+
+
+async def test_an_event_recorded_again_leaves_what_was_submitted_before(
+    npu: aa.Device, stream: aa.Stream, other: aa.Stream, sim: Simulator
+) -> None:
+    buffer, target = npu.empty(16, "uint8"), np.zeros(16, "uint8")
+    await stream.memset(buffer, 0)
+    with sim.hold(stream):
+        for _ in range(600):
+            stream.memset(buffer, 1)  # more than the device takes: the record waits on the host
+        event = stream.record()
+        with sim.hold(other):
+            other.memset(buffer, 7)
+            other.record(event)
+            async with npu.create_stream() as third:
+                third.wait(event)  # of the second record
+                copy = third.memcpy(target, buffer)
+                assert not event.done()
+                sim.release(other)
+                await copy
+        assert (target == 7).all()
+    await stream
+
+
+async def test_submitted_by_a_thread_and_done_before_it_is_awaited(
+    npu: aa.Device, stream: aa.Stream, sim: Simulator
+) -> None:
+    operation = await anyio.to_thread.run_sync(lambda: stream.memset(npu.empty(4, "uint8"), 3))
+    await stream.memset(npu.empty(4, "uint8"), 4)
+    await operation
+    await anyio.lowlevel.checkpoint()
+    await operation

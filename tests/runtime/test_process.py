@@ -15,6 +15,7 @@ import numpy as np
 import aioascend as aa
 from aioascend.testing import simulator
 sim = simulator("sim")
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job may have inherited that it is ignored
 """
 
 LOOPS = {
@@ -279,4 +280,44 @@ def test_exit_with_models_in_reference_cycles() -> None:
         asyncio.run(main())
         gc.collect()
         """,
+    )
+
+
+def test_globals_at_exit_say_nothing() -> None:
+    run_python(
+        """
+        async def main():
+            global stream, npu
+            async with aa.open_device(0) as npu, npu.create_stream() as stream:
+                await stream.memset(npu.empty(4, "uint8"), 1)
+
+        asyncio.run(main())
+        """,
+    )
+
+
+def test_an_exception_over_a_stuck_device_does_not_keep_the_process() -> None:
+    run_python(
+        """
+        import aioascend.device, aioascend.stream
+        aioascend.device.CLOSE_GRACE_S = aioascend.stream.CLOSE_GRACE_S = 0.2
+
+        async def main():
+            async with aa.open_device(0) as npu, npu.create_stream() as stream:
+                await stream.memset(npu.empty(4, "uint8"), 1)
+                sim.hold(stream)
+                stream.memset(npu.empty(4, "uint8"), 1)
+                raise KeyError("stop")
+
+        try:
+            asyncio.run(main())
+        except KeyError:
+            print("left")
+        async def again():
+            async with aa.open_device(0) as npu, npu.create_stream() as stream:
+                await stream.memset(npu.empty(4, "uint8"), 1)
+        asyncio.run(again())
+        print("opened again")
+        """,
+        stdout="left\nopened again\n",
     )
