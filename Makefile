@@ -10,7 +10,7 @@ JOBS ?= $(shell nproc)
 # The versions that `make test-py` tries; those that are not there are left out, and it says so.
 PYTHONS ?= 3.10 3.12 3.13
 # What runs on every version: the tests of the Python side. The simulator is the same for all of them.
-TEST_PY_ARGS ?= tests/abi tests/runtime
+TEST_PY_ARGS ?= tests/abi/test_errors.py tests/runtime
 # What runs in Python under each sanitizer, besides the C++ tests. Nothing that computes with OpenVINO, which cannot be
 # loaded under the one and is noise under the other; under the slow one nothing that looks at what a process prints.
 SANITIZE_ADDRESS_TESTS ?= tests/runtime tests/sim_models/test_tensors.py
@@ -19,6 +19,7 @@ SANITIZE_THREAD_TESTS ?= tests/runtime --ignore=tests/runtime/test_process.py
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(JOBS)
 # The simulator is the same for every version of Python: with ccache it is compiled once.
 export CMAKE_CXX_COMPILER_LAUNCHER ?= $(shell command -v ccache)
+export CCACHE_BASEDIR ?= $(CURDIR)
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Keeps onnxruntime, the tests' oracle, from calling home.
 export ORT_DISABLE_TELEMETRY = 1
