@@ -77,12 +77,16 @@ cdef class ModelCore:
         """From here on runs are refused; those in flight go on."""
         self.closed = True
 
-    def _hold_runs(self, on: bool) -> None:
-        """While on, runs that are submitted wait on the host; those submitted before go on."""
-        cdef cbool hold = on
+    def _hold_runs(self) -> Operation:
+        """From here on runs that are submitted wait on the host. Returns what is done when those before are."""
         with self.submitting:
             with nogil:
-                self.core.device.hold_runs(deref(self.loaded), hold)
+                self.core.device.hold_runs(deref(self.loaded), True)
+            return self._drained()
+
+    def _release_runs(self) -> None:
+        with nogil:
+            self.core.device.hold_runs(deref(self.loaded), False)
 
     def _drained(self) -> Operation:
         """An operation that is done when the device is past the last run; it tells nothing of failures."""

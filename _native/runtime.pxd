@@ -142,7 +142,7 @@ cdef extern from "execution.h" namespace "aioascend" nogil:
         LoadedModel(const AclApi &, uint32_t)
         uint32_t id
         cbool unloaded
-        cbool busy
+        uint64_t hold
 
     cdef enum class DynamicKind(unsigned char):
         Static, Batch, Size, Dims, Shape
@@ -156,7 +156,7 @@ cdef extern from "execution.h" namespace "aioascend" nogil:
             aclFormat format
         vector[Tensor] inputs
         vector[Tensor] outputs
-        cbool held
+        uint64_t held
         DynamicKind dynamic
         size_t dynamic_index
         vector[uint64_t] dynamic_values

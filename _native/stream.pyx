@@ -282,7 +282,7 @@ cdef class StreamCore:
                     raise _errors.RuntimeClosedError(
                         f"model {model._label} still runs on a stream that is being closed; await that first")
                 self.wait((<Operation>last).stream.record())
-            run.execution.held = model.loaded.busy
+            run.execution.held = model.loaded.hold
             self.submit(operation, command)
             if operation.in_flight:
                 model.latest = operation

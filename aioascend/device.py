@@ -6,23 +6,20 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar
-
-import anyio
 
 from aioascend import _native
 from aioascend._backend import Backend, load_backend
+from aioascend._closing import Closing, Opening
 from aioascend._threads import run_blocking
 from aioascend.errors import AioascendError, RuntimeClosedError
 from aioascend.model import Model
-from aioascend.stream import CLOSE_GRACE_S, Stream, StreamContext
+from aioascend.stream import Stream, StreamContext
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
-    from typing_extensions import Self
 
     from aioascend._native import DeviceBuffer, PinnedBuffer
 
@@ -121,7 +118,7 @@ class _Opened:
                 del self._all[key]
 
 
-class Device:
+class Device(Closing):
     """An open device. Made by `open_device`.
 
     Attributes:
@@ -299,18 +296,6 @@ class Device:
         if self._closed:
             raise RuntimeClosedError(f"device {self.index} is closed")
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if error is None:
-            await self.close()
-        else:
-            with anyio.move_on_after(CLOSE_GRACE_S, shield=True):
-                await self.close()
-
     def __repr__(self) -> str:
         return f"<Device {self.index} ({self.backend}){', closed' if self._closed else ''}>"
 
@@ -320,7 +305,7 @@ def _check_index(index: object) -> None:
         raise ValueError(f"index must be a device index, 0 or more, not {index!r}")
 
 
-class DeviceContext:
+class DeviceContext(Opening[Device]):
     """A device about to be opened: `async with` it, or `await` it and close the device yourself."""
 
     def __init__(self, index: int, backend: str | None, options: dict[str, int]) -> None:
@@ -334,18 +319,6 @@ class DeviceContext:
             lambda: _Opened.acquire(backend, self._index, self._options), undo=lambda made: made.release()
         )
         return Device(opened, backend)
-
-    def __await__(self) -> Generator[object, None, Device]:
-        return self._open().__await__()
-
-    async def __aenter__(self) -> Device:
-        self._device = await self._open()
-        return self._device
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self._device.__aexit__(kind, error, traceback)
 
 
 def open_device(

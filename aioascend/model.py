@@ -7,21 +7,20 @@ import os
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import numpy as np
 
 from aioascend import _native
+from aioascend._closing import Closing
 from aioascend._threads import run_blocking
 from aioascend.errors import DependencyError, RuntimeClosedError
-from aioascend.stream import CLOSE_GRACE_S, Stream
+from aioascend.stream import Stream
 from aioascend.tensors import TensorInfo, as_input, bind_arguments, check_tensor, dtype_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from typing_extensions import Self
 
     from aioascend._native import DeviceBuffer, Operation, Run
     from aioascend.device import Device
@@ -31,7 +30,7 @@ __all__ = ["Model"]
 Shapes = tuple[tuple[int, ...], ...]
 
 
-class Model(_native.ModelCore):
+class Model(_native.ModelCore, Closing):
     """A loaded model. Made by `Device.load_model`.
 
     `await model(x)` takes numpy arrays and returns numpy arrays; copies in and out, staged through pinned memory, and
@@ -179,14 +178,10 @@ class Model(_native.ModelCore):
 
     async def _learn(self, shapes: Shapes, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
         in_thread = False
-        self._hold_runs(True)  # what is submitted from here on waits until this run is over
         try:
-            earlier = self._drained()
             buffers = [self.device.empty_like(array) for array in arrays]
-            for buffer, array in zip(buffers, arrays, strict=True):
-                self.stream.memcpy(buffer, array)
-            await self.stream
-            await earlier
+            await _chain([self.stream.memcpy(buffer, array) for buffer, array in zip(buffers, arrays, strict=True)])
+            await self._hold_runs()  # what is submitted from here on waits until this run is over
             run = self._run(buffers, [None] * len(self._outputs))
 
             def execute() -> list[NDArray[Any]]:
@@ -207,7 +202,7 @@ class Model(_native.ModelCore):
         return results
 
     def _end_learning(self) -> None:
-        self._hold_runs(False)
+        self._release_runs()
         self._learning.release()
 
     # --- device buffers ---
@@ -297,18 +292,6 @@ class Model(_native.ModelCore):
         await self.stream.close()
         await self._drained()
         await run_blocking(self._unload)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if error is None:
-            await self.close()
-        else:
-            with anyio.move_on_after(CLOSE_GRACE_S, shield=True):
-                await self.close()
 
     def __repr__(self) -> str:
         return f"<Model {self._label} on device {self.device.index}{', closed' if self.closed else ''}>"

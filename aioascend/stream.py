@@ -3,28 +3,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from types import TracebackType
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import anyio
-
 from aioascend import _native
+from aioascend._closing import Closing, Opening
 from aioascend._threads import run_blocking
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from aioascend._native import DeviceBuffer, Operation
     from aioascend.device import Device
     from aioascend.model import Model
 
 __all__ = ["Stream", "StreamContext"]
 
-CLOSE_GRACE_S = 5.0  # how long leaving a block by an exception waits for work in flight
 
-
-class Stream(_native.StreamCore):
+class Stream(_native.StreamCore, Closing):
     """An in-order queue of device work. Made by `Device.create_stream`.
 
     `memcpy`, `memset`, `execute` and `wait` submit and return an `Operation` at once; `record` returns an `Event`;
@@ -65,24 +59,12 @@ class Stream(_native.StreamCore):
             self._report_untold()
             self.device._forget_stream(self)
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if error is None:
-            await self.close()
-        else:
-            with anyio.move_on_after(CLOSE_GRACE_S, shield=True):
-                await self.close()
-
     def __repr__(self) -> str:
         state = "closed" if self.closed else f"{self.in_flight} in flight"
         return f"<Stream {self.id} on device {self.device.index}, {state}>"
 
 
-class StreamContext:
+class StreamContext(Opening[Stream]):
     """A stream about to be created: `async with` it, or `await` it and close the stream yourself."""
 
     def __init__(self, device: Device, priority: int, flags: int) -> None:
@@ -101,15 +83,3 @@ class StreamContext:
         await run_blocking(create, undo=lambda made: made._destroy())
         self._device._remember_stream(stream)
         return stream
-
-    def __await__(self) -> Generator[object, None, Stream]:
-        return self._open().__await__()
-
-    async def __aenter__(self) -> Stream:
-        self._stream = await self._open()
-        return self._stream
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self._stream.__aexit__(kind, error, traceback)

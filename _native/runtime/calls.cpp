@@ -106,7 +106,7 @@ aclError Device::execute_now(Execution &execution) {
 }
 
 void Device::hold_runs(LoadedModel &model, bool on) {
-    model.busy = on;
+    model.hold = on ? ++model.holds : 0;
     if (!on && !closed()) {
         worker_.post([this] { unblock_streams(); });
     }

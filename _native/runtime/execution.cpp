@@ -101,7 +101,7 @@ void Execution::give_back() {
 }
 
 int Execution::state() const {
-    if (held && model_.busy.load(std::memory_order_acquire)) {
+    if (held != 0 && held == model_.hold.load(std::memory_order_acquire)) {
         return Memory::Pending;
     }
     return worst_state(outputs, worst_state(inputs, Memory::Ready));

@@ -21,7 +21,9 @@ struct LoadedModel {
     const uint32_t id;
     aclmdlDesc *desc = nullptr;
     std::mutex execute_mutex;        // held for the whole of a run that waits
-    std::atomic<bool> busy{false};   // such a run is coming; others wait in their stream's host-side queue
+    // Not 0: such a run is coming. Runs submitted since then carry this number and wait in their host-side queue.
+    std::atomic<uint64_t> hold{0};
+    uint64_t holds = 0;              // so far; one at a time
     bool unloaded = false;           // guarded by execute_mutex: ids are used again
     std::mutex idle_mutex;
     std::vector<Execution *> idle;   // their datasets are reused
@@ -42,7 +44,7 @@ public:
         aclFormat format = ACL_FORMAT_ND;
     };
     std::vector<Tensor> inputs, outputs;
-    bool held = false;  // submitted while the model was busy: waits until it is not
+    uint64_t held = 0;  // model.hold when it was submitted
     DynamicKind dynamic = DynamicKind::Static;
     size_t dynamic_index = 0;
     std::vector<uint64_t> dynamic_values;

@@ -299,8 +299,8 @@ def test_globals_at_exit_say_nothing() -> None:
 def test_an_exception_over_a_stuck_device_does_not_keep_the_process() -> None:
     run_python(
         """
-        import aioascend.device, aioascend.stream
-        aioascend.device.CLOSE_GRACE_S = aioascend.stream.CLOSE_GRACE_S = 0.2
+        from aioascend import _closing
+        _closing.GRACE_S = 0.2
 
         async def main():
             async with aa.open_device(0) as npu, npu.create_stream() as stream:
