@@ -42,6 +42,7 @@ aclError make_context(Device &device, bool primary, Context **out) {
     context->stop_on_failure = false;
     context->stop_code = 0;
     context->closing = false;
+    context->host_closed = false;
     Lock lock(device.mutex);
     device.open();
     if (aclError code = device.make_stream(*context, 0, 0, false, &context->default_stream)) {

@@ -36,6 +36,7 @@ public:
     // Runs aclrtLaunchHostFunc functions; made when first needed. Guarded by the subscription lock.
     std::shared_ptr<ReportGroup> host_group;
     std::thread host_thread;
+    bool host_closed = false;  // gets no such thread any more
 };
 
 HandleTable<Context, HandleKind::Context> &context_table();

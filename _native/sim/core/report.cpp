@@ -270,6 +270,9 @@ aclError subscribe_host_functions(Stream &stream) {
                     stream.id);
     }
     Context &context = *stream.context;
+    if (context.host_closed) {
+        return fail(ACL_ERROR_RT_INVALID_HANDLE, "the context of stream %d is being destroyed", stream.id);
+    }
     if (context.host_group == nullptr) {
         context.host_group = std::make_shared<ReportGroup>(0, *stream.device);
         all.hidden[context.id] = context.host_group;
@@ -283,6 +286,7 @@ void close_host_functions(Context &context) {
     std::shared_ptr<ReportGroup> group;
     {
         std::lock_guard<std::mutex> lock(subscriptions().mutex);
+        context.host_closed = true;
         group.swap(context.host_group);
         subscriptions().hidden.erase(context.id);
     }
