@@ -120,7 +120,6 @@ aclError Device::close() {
         }
     }
     {
-        // Streams that nobody closed are given back by the worker once they are drained.
         std::unique_lock<std::mutex> lock(mutex_);
         streams_changed_.wait(lock, [this] { return streams_.empty() || shutting_down(); });
         if (shutting_down()) {
@@ -199,8 +198,8 @@ aclError Device::wrap_stream(aclrtStream handle, std::shared_ptr<Stream> &out) {
         return guard.status();
     }
     aclrtStream waiter = nullptr;
-    int32_t id;
     if (can().stream_get_id) {
+        int32_t id;
         if (const aclError code = api().aclrtStreamGetId(handle, &id)) {
             return code;  // not a stream
         }
@@ -285,7 +284,7 @@ void Device::apply_exceptions() {
         for (const auto &stream : streams()) {
             // Without stream ids any stream of the device may be meant: then all that are busy are affected.
             const bool meant = stream->id() >= 0 ? stream->id() == static_cast<int32_t>(exception.stream_id)
-                                                   : stream->in_flight() != 0;
+                                                 : stream->in_flight() != 0;
             if (meant && !stream->mark_failed(exception.task_id, exception.code)) {
                 note_exception(exception.stream_id, exception.task_id, exception.code);
             }

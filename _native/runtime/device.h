@@ -35,7 +35,7 @@ public:
 
     // Blocking; off the loop. Opens the device and its primary context, starts the threads.
     aclError open();
-    // Blocking; off the loop. Every stream must have been destroyed.
+    // Blocking; off the loop. Waits for streams that nobody closed: they are given back once they are drained.
     aclError close();
     bool closed() const { return closed_.load(); }  // takes no more work
     bool ended() const { return ended_.load(); }    // nothing of it runs any more
@@ -70,8 +70,7 @@ public:
     void note_exception(uint32_t stream_id, uint32_t task_id, aclError code);
     // Report thread, before tickets are settled: find the operations that the noted exceptions belong to.
     void apply_exceptions();
-    bool faulted() const { return fault_.load() != 0; }
-    aclError fault() const { return fault_.load(); }
+    aclError fault() const { return fault_.load(); }  // of the device itself; 0: none
 
     const AclApi &api() const { return library_.api; }
     const Capabilities &can() const { return library_.can; }

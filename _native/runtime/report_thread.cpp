@@ -164,7 +164,7 @@ void ReportThread::sweep() {
     std::lock_guard<std::mutex> settling(device_.settle_mutex);
     device_.apply_exceptions();
     for (const auto &stream : device_.streams()) {
-        if (device_.faulted()) {
+        if (device_.fault() != 0) {
             stream->abandon(device_.fault(), Outcome::Failed);
         } else {
             stream->sweep(last_sweep_ns_);

@@ -245,8 +245,6 @@ void Stream::confirm() {
 
 void Stream::abandon(aclError code, Outcome outcome) {
     std::lock_guard<std::mutex> lock(mutex_);
-    auto failure = new_failure(device_, code);
-    failure->stream_id = id_;
     while (!queue_.empty()) {
         Ticket *ticket = queue_.front().ticket;
         if (issuing_) {
@@ -258,20 +256,27 @@ void Stream::abandon(aclError code, Outcome outcome) {
         in_flight_.fetch_add(1, std::memory_order_relaxed);
         flight_.append(ticket);
     }
-    for (Ticket *ticket = flight_.head; ticket != nullptr; ticket = ticket->next) {
+    while (!markers_.empty()) {
+        lose_marker();
+    }
+    abandoned_ = true;
+    retire_unreported(issued_seq_, code, outcome);
+    device_.worker().post([&device = device_] { device.unblock_streams(); });  // waits for records made here
+}
+
+// Everything up to seq, although no report says that the device is past it.
+void Stream::retire_unreported(uint64_t seq, aclError code, Outcome outcome) {
+    auto failure = new_failure(device_, code);
+    failure->stream_id = id_;
+    for (Ticket *ticket = flight_.head; ticket != nullptr && ticket->seq <= seq; ticket = ticket->next) {
         if (ticket->outcome == Outcome::Ok) {
             ticket->failure = failure;
             ticket->outcome = outcome;
         }
         ticket->unreliable = true;
     }
-    while (!markers_.empty()) {
-        lose_marker();
-    }
-    abandoned_ = true;
-    lost_seq_.store(issued_seq_);
-    retire_locked(issued_seq_);
-    device_.worker().post([&device = device_] { device.unblock_streams(); });  // waits for records made here
+    lost_seq_.store(seq);
+    retire_locked(seq);
 }
 
 void Stream::lose_marker() {
@@ -284,20 +289,10 @@ void Stream::lose_marker() {
     device_.bury(marker);
 }
 
-void Stream::give_up(Marker *marker) {
-    const uint64_t seq = marker->seq;
-    lost_seq_.store(seq);
+void Stream::give_up_oldest_marker() {
+    const uint64_t seq = markers_.front()->seq;
     lose_marker();
-    auto failure = new_failure(device_, 0);
-    failure->stream_id = id_;
-    for (Ticket *ticket = flight_.head; ticket != nullptr && ticket->seq <= seq; ticket = ticket->next) {
-        if (ticket->outcome == Outcome::Ok) {
-            ticket->failure = failure;
-            ticket->outcome = Outcome::Lost;
-        }
-        ticket->unreliable = true;
-    }
-    retire_locked(seq);
+    retire_unreported(seq, 0, Outcome::Lost);
 }
 
 // Whether it has waited too long for a record that was discarded, with an aborted stream for example.
@@ -365,7 +360,7 @@ void Stream::sweep(int64_t now_ns) {
     } else if (markers_.front()->idle_since_ns == 0) {
         markers_.front()->idle_since_ns = now_ns;
     } else if (now_ns - markers_.front()->idle_since_ns > device_.options().report_timeout_ms * int64_t(1000000)) {
-        give_up(markers_.front());
+        give_up_oldest_marker();
     }
 }
 

@@ -43,11 +43,10 @@ int Stream::submit(Ticket &ticket, const Command &command) {
         std::lock_guard<std::mutex> failures(device_.failure_mutex);
         waits_.push_back({last_seq() + 1, ticket.extra->source, ticket.extra->source_seq});
     }
-    ticket.seq = last_seq_.load(std::memory_order_relaxed) + 1;
+    ticket.seq = last_seq() + 1;
     // On a stream of somebody else we cannot know how full its queue is, so a launch may block.
     const bool direct = queue_.empty() && in_flight_ < device_.options().flight_limit && !command.may_block &&
-                        !foreign_ &&
-                        state_of(ticket, command) == Memory::Ready;
+                        !foreign_ && state_of(ticket, command) == Memory::Ready;
     if (direct) {
         ContextGuard guard(device_.api(), device_.context());
         aclError code = guard.status();

@@ -106,7 +106,8 @@ private:
     void retire_locked(uint64_t seq);
     void hand_over(Ticket *ticket);
     void finish_on_worker(Ticket *ticket);
-    void give_up(Marker *marker);
+    void give_up_oldest_marker();
+    void retire_unreported(uint64_t seq, aclError code, Outcome outcome);
     bool stranded(int64_t now_ns);
     void lose_marker();
     aclError query_markers(bool &complete);
