@@ -28,7 +28,7 @@ LAYERS = [
     {"device"},
     {"__init__"},
     {"testing"},
-    {"_self_test", "_capability_costs", "demo"},
+    {"_self_test", "_capability_costs", "demo", "bench"},
     {"doctor"},
     {"cli"},
     {"__main__"},
