@@ -159,6 +159,7 @@ private:
     bool pump(Lock &lock);
     void sleep(Lock &lock);
     bool may_start(const Stream &stream) const;
+    bool may_run_here(Stream &stream) const;
     void make_ready(Stream &stream);
     void advance(Lock &lock, Stream &stream);
     bool start(Lock &lock, Stream &stream);
