@@ -19,7 +19,20 @@ import anyio
 from aioascend.bench.results import Row, median_and_spread
 from aioascend.bench.settings import Settings
 
-__all__ = ["FLOOR", "Case", "Sample", "Stopwatch", "above_floor", "compare", "device_time", "measure", "row_of", "run_on"]
+__all__ = [
+    "FLOOR",
+    "Case",
+    "Sample",
+    "Stopwatch",
+    "above_floor",
+    "compare",
+    "cpu_seconds",
+    "device_time",
+    "measure",
+    "row_of",
+    "run_on",
+    "stopwatch",
+]
 
 T = TypeVar("T")
 
@@ -50,30 +63,35 @@ class Case:
     run: Callable[[], Sample]
 
 
+@dataclasses.dataclass
 class Stopwatch:
-    """Wall-clock and CPU time of a `with` block. The garbage is collected before, so that each block pays for its own.
+    """Wall-clock and CPU time, in seconds, of a block; made by `stopwatch`."""
+
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+
+    def sample(self, operations: int, **figures: float) -> Sample:
+        """The block as a sample of so many operations."""
+        return Sample(operations, self.seconds, self.cpu_seconds, figures)
+
+
+@contextlib.contextmanager
+def stopwatch() -> Iterator[Stopwatch]:
+    """Times its block. The garbage is collected before, so that each block pays for its own.
 
     The collector stays on, as in any program; what existed before is frozen, or the size of whatever else was imported
     would show in the figures.
     """
-
-    seconds: float
-    cpu_seconds: float
-
-    def __enter__(self) -> Stopwatch:
-        gc.collect()
-        gc.freeze()
-        self._cpu = cpu_seconds()
-        self._began = time.perf_counter()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.seconds = time.perf_counter() - self._began
-        self.cpu_seconds = cpu_seconds() - self._cpu
+    watch = Stopwatch()
+    gc.collect()
+    gc.freeze()
+    cpu, began = cpu_seconds(), time.perf_counter()
+    try:
+        yield watch
+    finally:
+        watch.seconds = time.perf_counter() - began
+        watch.cpu_seconds = cpu_seconds() - cpu
         gc.unfreeze()
-
-    def sample(self, operations: int, **figures: float) -> Sample:
-        return Sample(operations, self.seconds, self.cpu_seconds, figures)
 
 
 def cpu_seconds() -> float:

@@ -11,13 +11,13 @@ from aioascend._backend import Backend, load_backend
 from aioascend.errors import AioascendError
 from aioascend.testing import Simulator, simulator
 
-__all__ = ["LOOPS", "PLACEMENTS", "Settings", "Unavailable"]
+__all__ = ["LOOPS", "PLACEMENTS", "Settings", "UnavailableError"]
 
 LOOPS = ("asyncio", "uvloop", "trio")
 PLACEMENTS = ("two", "one")
 
 
-class Unavailable(AioascendError):
+class UnavailableError(AioascendError):
     """A scenario cannot run here; the message says what it needs."""
 
 
@@ -66,10 +66,10 @@ class Settings:
         """The simulator's controls.
 
         Raises:
-            Unavailable: another library is used; the message says what the simulator is needed for.
+            UnavailableError: another library is used; the message says what the simulator is needed for.
         """
         if self.backend.kind != "sim":
-            raise Unavailable(
+            raise UnavailableError(
                 f"{purpose} takes the simulator, but the library in use is {self.backend.library.path}; "
                 "set AIOASCEND_BACKEND=sim"
             )
