@@ -107,7 +107,6 @@ def goal(rows: Sequence[Row]) -> Goal:
         ours, pyacl = find(rows, "aioascend", loop, **at), find(rows, "pyacl", loop, **at)
         if ours:
             parts.append(Part(f"callbacks per chain, {loop}", ours.counters["callbacks_per_op"], 1.0))
-        parts += share_of(
-            f"time above the floor, of pyacl's, {loop}", ours, find(rows, "pyacl", loop, **at), floor, 1 / 4
-        )
+        floor = find(rows, FLOOR, "-", **at)
+        parts += share_of(f"time above the floor, of pyacl's, {loop}", ours, pyacl, floor, 1 / 4)
     return Goal("3 chains", tuple(parts))
