@@ -184,7 +184,7 @@ def device_time(settings: Settings, microseconds: float) -> Iterator[None]:
         yield
         return
     sim = settings.simulator(f"a device time of {microseconds:g} us")
-    profile = f'name = "bench"\ncopy_latency_us = {microseconds}\nevent_limit = 65536\n'
+    profile = f'name = "bench"\ncopy_latency_us = {microseconds}\ncopy_engines = 8\nevent_limit = 65536\n'
     with tempfile.TemporaryDirectory(prefix="aioascend-bench-") as folder:
         path = Path(folder) / "bench.toml"
         path.write_text(profile, encoding="utf-8")
