@@ -66,6 +66,7 @@ cdef class LoopBridge:
             complete_all(ticket, by_asyncio)
         finally:
             _draining_on = NULL
+            ask_now()
 
     def close(self) -> None:
         """No more wake-ups; what still finishes is collected by whoever uses the runtime next."""
@@ -105,6 +106,28 @@ cdef bint under_trio():
 cdef inline bint in_drain():
     """Whether a loop of asyncio runs this as part of what it does with finished operations."""
     return _draining_on is PyThreadState_Get()
+
+
+# The operation whose report is asked for together with the next submit, or when the drain ends: before that the loop
+# could do nothing with it. Saves giving up the GIL twice for each await.
+cdef Operation _to_be_asked = None
+
+
+cdef int ask_later(Operation operation) except -1:
+    global _to_be_asked
+    ask_now()
+    _to_be_asked = operation
+    return 0
+
+
+cdef int ask_now() except -1:
+    global _to_be_asked
+    cdef Operation operation = _to_be_asked
+    if operation is not None:
+        _to_be_asked = None
+        with nogil:
+            operation.stream.stream.get().arm(operation.ticket)
+    return 0
 
 
 cdef LoopBridge current_bridge():

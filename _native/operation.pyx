@@ -258,11 +258,13 @@ cdef class Operation:
             return (<Operation>self.linked).ask_for_report()
         if not self.in_flight:
             return 0
+        self.asked = self.bridge is not None
+        if in_drain():
+            return ask_later(self)
         with nogil:
             status = self.stream.stream.get().arm(self.ticket)
         if status != 0:
             raise status_error(status, "the stream")
-        self.asked = self.bridge is not None
         return 0
 
     # --- resolving ---

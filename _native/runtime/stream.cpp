@@ -125,6 +125,12 @@ int Stream::arm(Ticket &ticket) {
     return kSubmitted;
 }
 
+int arm_and_submit(Stream &of, Ticket &awaited, Stream &to, Ticket &ticket, const Command &command) {
+    ContextGuard guard(to.device_.api(), to.device_.context());  // those inside find it set
+    of.arm(awaited);
+    return to.submit(ticket, command);
+}
+
 aclError Stream::launch_marker() {
     Marker *marker;
     if (spare_markers_.empty()) {
