@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import aioascend
 from aioascend import demo, doctor
+from aioascend.bench import command as bench
 
 __all__ = ["main"]
 
@@ -42,6 +43,10 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser("doctor", help="what works here, and what to do about what does not")
     doctor.add_arguments(command)
     command.set_defaults(main=doctor.main)
+
+    command = commands.add_parser("bench", help="this runtime beside every other way to wait for an NPU")
+    bench.add_arguments(command)
+    command.set_defaults(main=bench.main)
 
     command = commands.add_parser("backend", help="which ACL library is used, and why")
     command.add_argument("--json", action="store_true", help="print it as JSON")

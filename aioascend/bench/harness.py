@@ -122,19 +122,23 @@ def measure(scenario: str, cases: Sequence[Case], settings: Settings) -> list[tu
     return list(zip(cases, samples, strict=True))
 
 
-def row_of(scenario: str, case: Case, samples: Sequence[Sample]) -> Row:
-    """Microseconds per operation, and the medians of all other figures."""
-    median, spread = median_and_spread([sample.seconds / sample.operations * 1e6 for sample in samples])
+def row_of(
+    scenario: str, case: Case, samples: Sequence[Sample], *, figure: str | None = None, unit: str = "us/op"
+) -> Row:
+    """A row of the medians: of microseconds per operation, or of one of the figures; the others are its counters."""
+    names = [name for name in samples[0].figures if name != figure]
+    per_operation = [sample.seconds / sample.operations * 1e6 for sample in samples]
+    median, spread = median_and_spread(per_operation if figure is None else [s.figures[figure] for s in samples])
     cpu, cpu_spread = median_and_spread([sample.cpu_seconds / sample.operations * 1e6 for sample in samples])
     counters = {"cpu_spread": cpu_spread}
-    for name in samples[0].figures:
+    for name in names:
         counters[name], counters[f"{name}_spread"] = median_and_spread([sample.figures[name] for sample in samples])
     return Row(
         scenario=scenario,
         contender=case.contender,
         loop=case.loop,
         parameters=case.parameters,
-        unit="us/op",
+        unit=unit,
         median=median,
         spread=spread,
         cpu_us_per_op=cpu,

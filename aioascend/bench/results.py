@@ -41,12 +41,13 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """One figure of a goal: `value` must be at most (or, with `at_least`, at least) `target`."""
+    """One figure of a goal: `value` must be at most (or, with `at_least`, at least) `target`. `note` says whence."""
 
     name: str
     value: float
     target: float
     at_least: bool = False
+    note: str = ""
 
     @property
     def holds(self) -> bool:

@@ -13,6 +13,7 @@ FIELDS = {
     "name": ("name", 1),
     "soc_name": ("soc_name", 1),
     "ai_cores": ("ai_cores", 1),
+    "copy_engines": ("copy_engines", 1),
     "memory_bytes": ("memory_bytes", 1),
     "h2d_gbps": ("h2d_gbps", 1),
     "d2h_gbps": ("d2h_gbps", 1),

@@ -124,6 +124,29 @@ TEST(each_direction_has_one_engine) {
     CHECK_EQ(out[0].end_ns - begin, 115 * us);
 }
 
+TEST(a_profile_can_have_more_copy_engines) {
+    Scene scene;
+    OK(aclsimSetClock(1));
+    use_profile(std::string(plain) + "copy_engines = 2\n");
+    DeviceBuffer device(300000);
+    HostBuffer host(300000);
+    char *to = static_cast<char *>(device.p), *from = static_cast<char *>(host.p);
+    const uint64_t begin = aclsimNow();
+    OK(aclsimHoldDevice(0));
+    for (int i = 0; i < 3; ++i) {
+        OK(aclrtMemcpyAsync(to + i * 100000, 100000, from + i * 100000, 100000, ACL_MEMCPY_HOST_TO_DEVICE,
+                            scene.stream()));
+    }
+    OK(aclsimReleaseDevice(0));
+    OK(aclrtSynchronizeDevice());
+    const auto records = timeline();
+    CHECK_EQ(records.size(), 3u);
+    CHECK(overlap(records[0], records[1]));
+    CHECK(records[0].unit_index != records[1].unit_index);
+    CHECK_EQ(records[1].end_ns - begin, 115 * us);
+    CHECK_EQ(records[2].end_ns - begin, 230 * us);
+}
+
 TEST(models_contend_for_cores_by_priority) {
     Scene scene;
     OK(aclsimSetClock(1));
@@ -303,7 +326,7 @@ TEST(profiles_are_checked) {
     CHECK_CODE(aclsimSetProfile(-1, nullptr), ACL_ERROR_RT_PARAM_INVALID);
     CHECK_CODE(aclsimSetProfile(99, "instant"), ACL_ERROR_RT_PARAM_INVALID);
     const std::string path = "/tmp/aclsim_bad_" + std::to_string(getpid()) + ".toml";
-    for (const char *bad : {"ai_cores = 0\n", "h2d_gbps = -1.0\n", "h2d_gpbs = 1.0\n",
+    for (const char *bad : {"ai_cores = 0\n", "copy_engines = 0\n", "h2d_gbps = -1.0\n", "h2d_gpbs = 1.0\n",
                             "ai_cores = \"many\"\n", "[models.x]\nlatency = 3\n", "ai_cores = \n"}) {
         std::ofstream(path) << bad;
         CHECK_CODE(aclsimSetProfile(-1, path.c_str()), ACL_ERROR_RT_PARAM_INVALID);

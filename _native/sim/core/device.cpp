@@ -102,9 +102,6 @@ const Profile &default_profile() {
 }
 
 Device::Device(int32_t device_id) : id(device_id) {
-    copy_in_.resize(1);
-    copy_out_.resize(1);
-    copy_device_.resize(1);
     set_profile(default_profile());
 }
 
@@ -112,6 +109,10 @@ void Device::set_profile(const Profile &profile) {
     profile_ = profile;
     ai_cores_.resize(profile.ai_cores);
     grant_units(ai_cores_);
+    for (UnitSet *engines : {&copy_in_, &copy_out_, &copy_device_}) {
+        engines->resize(profile.copy_engines);
+        grant_units(*engines);
+    }
     set_memory_total(id, profile.memory_bytes);
 }
 

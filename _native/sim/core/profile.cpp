@@ -66,6 +66,7 @@ Profile read_profile(const std::string &path) {
     profile.name = table.text("name").value_or(path);
     profile.soc_name = table.text("soc_name").value_or(profile.soc_name);
     profile.ai_cores = positive<uint32_t>(table, "ai_cores", profile.ai_cores, 1024);
+    profile.copy_engines = positive<uint32_t>(table, "copy_engines", profile.copy_engines, 1024);
     profile.memory_bytes = positive<uint64_t>(table, "memory_bytes", profile.memory_bytes, int64_t(1) << 50);
     profile.h2d_gbps = non_negative(table, "h2d_gbps", 0);
     profile.d2h_gbps = non_negative(table, "d2h_gbps", 0);

@@ -15,6 +15,7 @@ struct Profile {
     std::string name = "instant";
     std::string soc_name = "Ascend310P3";
     uint32_t ai_cores = 8;
+    uint32_t copy_engines = 1;  // for each direction, and for copies inside the device
     uint64_t memory_bytes = 8ull << 30;
     double h2d_gbps = 0;  // 10^9 bytes per second; 0 = takes no time
     double d2h_gbps = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A set of equal execution units (AI Cores, or one copy engine) that streams contend for.
+// A set of equal execution units (AI Cores, or copy engines of one direction) that streams contend for.
 #pragma once
 
 #include <algorithm>

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Coroutines that ask the device again and again, and sleep in between: not at all, or a millisecond."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, ClassVar
+
+from aioascend.bench.contenders.base import AclContender
+
+__all__ = ["PollingBusy", "PollingMillisecond"]
+
+_COMPLETE = 1  # of query_event_status
+
+
+class _Polling(AclContender):
+    events = True
+    pause: ClassVar[float]
+
+    async def open(self) -> None:
+        await super().open()
+        self._sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep
+        if self.under_trio:
+            import trio
+
+            self._sleep = trio.sleep
+
+    async def copy(self, lane: Any) -> None:
+        self.submit(lane)
+        await self._polled(lane)
+
+    async def chain(self, lane: Any) -> None:
+        self.submit_chain(lane)
+        await self._polled(lane)
+
+    async def _polled(self, lane: Any) -> None:
+        event = lane.event
+        self.rt.record_event(event, lane.stream)
+        query, sleep, pause = self.rt.query_event_status, self._sleep, self.pause
+        while query(event)[0] != _COMPLETE:
+            await sleep(pause)
+
+
+class PollingBusy(_Polling):
+    name = "polling-0"
+    pause = 0.0
+
+
+class PollingMillisecond(_Polling):
+    name = "polling-1ms"
+    pause = 0.001

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `aioascend bench` prints and writes."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import math
+import os
+import platform
+import time
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+import aioascend
+from aioascend.bench.pyacl import load_acl
+from aioascend.bench.results import Goal, Row
+from aioascend.bench.settings import Settings
+
+__all__ = ["Progress", "outcome", "read", "show"]
+
+_SAY_AGAIN_SECONDS = 5.0
+_FILE_WIDTH = 140  # where the output is no terminal
+
+
+class Progress:
+    """Says on stderr what is being measured: on a terminal in one line, elsewhere every few seconds."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True, highlight=False)
+        self._said = 0.0
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if self._console.is_terminal:
+            self._console.print(" " * (self._console.width - 1), end="\r")
+
+    def start(self, scenario: str) -> None:
+        """A scenario begins."""
+        self._said = 0.0
+        self.note(scenario)
+
+    def note(self, text: str) -> None:
+        """Something is measured now. Nothing is animated: a thread that draws would be measured as well."""
+        if self._console.is_terminal:
+            self._console.print(text[: self._console.width - 1].ljust(self._console.width - 1), end="\r")
+        elif time.monotonic() - self._said >= _SAY_AGAIN_SECONDS:
+            self._said = time.monotonic()
+            self._console.print(text, soft_wrap=True)
+
+
+def outcome(
+    settings: Settings, rows: Sequence[Row], goals: Sequence[Goal], unavailable: dict[str, str], seconds: float
+) -> dict[str, Any]:
+    """Everything, ready for JSON. What is infinite or no number becomes null."""
+    plain: dict[str, Any] = _plain(
+        {
+            "aioascend": aioascend.__version__,
+            "machine": _machine(settings),
+            "settings": {
+                "quick": settings.quick,
+                "rounds": settings.rounds,
+                "loops": settings.loops,
+                "placements": settings.placements,
+                "seconds": round(seconds, 1),
+            },
+            "rows": [dataclasses.asdict(row) for row in rows],
+            "goals": [
+                {
+                    "name": goal.name,
+                    "value": goal.value,
+                    "target": goal.target,
+                    "holds": goal.holds,
+                    "parts": [{**dataclasses.asdict(part), "holds": part.holds} for part in goal.parts],
+                }
+                for goal in goals
+            ],
+            "unavailable": unavailable,
+        }
+    )
+    return plain
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _machine(settings: Settings) -> dict[str, Any]:
+    backend = settings.backend
+    packages = ("uvloop", "trio", "anyio", "numpy")
+    return {
+        "cpu": _cpu_name(),
+        "cores": len(os.sched_getaffinity(0)),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "library": {
+            "kind": backend.kind,
+            "path": backend.library.path,
+            "acl_version": backend.library.acl_version(),
+            "soc": backend.library.soc_name(),
+        },
+        "pyacl": load_acl(settings)[1],
+        "packages": {name: _version(name) for name in packages},
+    }
+
+
+def _cpu_name() -> str:
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == "model name":
+            return value.strip()
+    return platform.machine()
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def read(path: Path) -> dict[str, Any]:
+    """An earlier outcome.
+
+    Raises:
+        OSError, ValueError: there is none in this file.
+    """
+    try:
+        earlier = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(earlier["rows"], list):
+            raise TypeError("rows are no list")
+        for row in earlier["rows"]:
+            _key(row), row["median"], row["spread"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"--compare {path}: no result of `aioascend bench --json` ({error})") from None
+    return dict(earlier)
+
+
+def _key(row: dict[str, Any]) -> str:
+    return json.dumps([row["scenario"], row["contender"], row["loop"], row["parameters"]], sort_keys=True)
+
+
+# --- the terminal ---
+
+
+def show(
+    result: dict[str, Any], rows: Sequence[Row], goals: Sequence[Goal], earlier: dict[str, Any] | None = None
+) -> None:
+    """Prints the tables."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = _FILE_WIDTH
+    machine = result["machine"]
+    library = machine["library"]
+    console.print(
+        f"{machine['cpu']}, {machine['cores']} cores, Python {machine['python']}; "
+        f"{library['path']} ({library['kind']}); pyACL: {machine['pyacl']}; "
+        f"median of {result['settings']['rounds']} rounds, {result['settings']['seconds']} s",
+        soft_wrap=True,
+    )
+    before = {_key(row): row for row in earlier["rows"]} if earlier else None
+    setting = _setting_of
+    for (scenario, described, unit), group in itertools.groupby(rows, lambda r: (r.scenario, setting(r), r.unit)):
+        console.print(_table(f"{scenario}: {described}", unit, list(group), before))
+    for name, why in result["unavailable"].items():
+        console.print(f"{name} was not run: {why}", style="yellow", soft_wrap=True)
+    if goals:
+        console.print(_goal_table(goals))
+
+
+def _setting_of(row: Row) -> str:
+    return ", ".join(f"{key} {_number(value)}" for key, value in row.parameters.items())
+
+
+def _table(title: str, unit: str, rows: list[Row], before: dict[str, dict[str, Any]] | None) -> Table:
+    table = Table(title=title, title_justify="left")
+    counters = [name for name in dict.fromkeys(name for row in rows for name in row.counters) if _is_shown(name)]
+    ratios = list(dict.fromkeys(name for row in rows for name in row.ratios))
+    for heading in ("contender", "loop"):
+        table.add_column(heading, no_wrap=True)
+    for heading in (unit, "±", "CPU us/op", *ratios, *counters, *(("before", "now/before") if before else ())):
+        table.add_column(heading.replace("_", " "), justify="right")
+    for row in rows:
+        cells = [row.contender, row.loop, _number(row.median), _number(row.spread), _number(row.cpu_us_per_op)]
+        cells += [_number(row.ratios.get(name)) for name in ratios]
+        cells += [_number(row.counters.get(name)) for name in counters]
+        if before is not None:
+            cells += _change(row, before.get(_key(dataclasses.asdict(row))))
+        table.add_row(*cells, style="bold" if row.contender == "aioascend" else None)
+    return table
+
+
+def _is_shown(counter: str) -> bool:
+    return not counter.endswith("_spread")
+
+
+def _change(row: Row, earlier: dict[str, Any] | None) -> list[str]:
+    """The earlier median, and how it has changed; no verdict where the spreads overlap."""
+    if earlier is None or not earlier["median"]:
+        return ["", ""]
+    certain = abs(row.median - earlier["median"]) > row.spread + earlier["spread"]
+    return [_number(earlier["median"]), f"{row.median / earlier['median']:.2f}" + ("" if certain else " ~")]
+
+
+def _goal_table(goals: Sequence[Goal]) -> Table:
+    table = Table(title="goals", title_justify="left")
+    for heading in ("goal", "figure"):
+        table.add_column(heading)
+    for heading in ("value", "target"):
+        table.add_column(heading, justify="right")
+    for heading in ("holds", "whence"):
+        table.add_column(heading)
+    for goal in goals:
+        for part in goal.parts or ():
+            holds = "[green]yes[/]" if part.holds else "[red]no[/]"
+            target = f"{'≥' if part.at_least else '≤'} {_number(part.target)}"
+            table.add_row(goal.name, part.name, _number(part.value), target, holds, part.note)
+        if not goal.parts:
+            table.add_row(goal.name, "nothing that it speaks of was measured", "", "", "[red]no[/]", "")
+        table.add_section()
+    return table
+
+
+def _number(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return "" if value is None else str(value)
