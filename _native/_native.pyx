@@ -23,7 +23,7 @@ from cpython.buffer cimport (
     Py_buffer, PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_CheckBuffer,
     PyObject_GetBuffer,
 )
-from cpython.ref cimport Py_DECREF, Py_INCREF
+from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from cython.operator cimport dereference as deref
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint32_t, uintptr_t
@@ -35,6 +35,29 @@ from libcpp.vector cimport vector
 cimport cython
 
 cimport runtime as rt
+
+cdef extern from "Python.h":
+    ctypedef PyObject *(*PyCFunction)(PyObject *, PyObject *)
+    bint PyCFunction_Check(object)
+    PyCFunction PyCFunction_GetFunction(object) except? NULL
+    int PyContext_Enter(object) except -1
+    int PyContext_Exit(object) except -1
+
+cdef extern from *:
+    """
+    static PyObject *aioascend_dereference_weak(PyObject *ref) {
+        PyObject *target;
+    #if PY_VERSION_HEX >= 0x030D0000
+        if (PyWeakref_GetRef(ref, &target) < 0) return NULL;
+        if (target == NULL) Py_RETURN_NONE;
+    #else
+        target = PyWeakref_GetObject(ref);
+        Py_XINCREF(target);
+    #endif
+        return target;
+    }
+    """
+    object dereference_weak "aioascend_dereference_weak"(object)
 
 __all__ = [
     "Buffer",

@@ -1,20 +1,67 @@
 # SPDX-License-Identifier: Apache-2.0
 # The only place where an operation gets its result: from its ticket, once.
 
-cdef complete_all(rt.Ticket *ticket):
+cdef object _wakeup_names = ("task_wakeup", "TaskWakeupMethWrapper")
+cdef PyCFunction _task_wakeup = NULL
+
+
+class _NoLoop:
+    """What a future needs to know of its loop in order to be made."""
+
+    def get_debug(self) -> bool:
+        return False
+
+
+cdef object _succeeded = asyncio.Future(loop=_NoLoop())
+_succeeded.set_result(None)
+
+
+cdef bint is_wakeup_of_task(object callback):
+    """Whether it is how a Task of asyncio asks to be woken up: such a task is stepped at once.
+
+    That is as good as through call_soon, and saves the handle: the loop itself runs us, and no task is running.
+    """
+    global _task_wakeup
+    if not PyCFunction_Check(callback):
+        return False
+    if PyCFunction_GetFunction(callback) == _task_wakeup:
+        return True
+    if callback.__name__ not in _wakeup_names or not isinstance(callback.__self__, asyncio.Task):
+        return False
+    _task_wakeup = PyCFunction_GetFunction(callback)
+    return True
+
+
+cdef int call_in_context(object context, object callback, object argument) except -1:
+    PyContext_Enter(context)
+    try:
+        callback(argument)
+    finally:
+        PyContext_Exit(context)
+    return 0
+
+
+cdef complete_all(rt.Ticket *ticket, bint in_drain):
+    """in_drain: the loop runs this as a callback of its own."""
     cdef rt.Ticket *following
+    cdef object leaving = None
     while ticket is not NULL:
         following = ticket.next
         operation = <Operation>ticket.owner
         try:
-            complete(operation)
+            complete(operation, in_drain)
+        except (KeyboardInterrupt, SystemExit) as error:  # of a task: the loop stops, once nothing is left here
+            leaving = error
+            in_drain = False
         except BaseException as error:
             report_to_loop(operation.bridge, "an operation could not be resolved", error)
         Py_DECREF(operation)  # the reference that the submit handed over
         ticket = following
+    if leaving is not None:
+        raise leaving
 
 
-cdef int complete(Operation operation) except -1:
+cdef int complete(Operation operation, bint in_drain) except -1:
     global _tickets_live, _tickets_late
     cdef rt.Ticket *ticket = &operation.ticket
     _tickets_live -= 1
@@ -23,15 +70,16 @@ cdef int complete(Operation operation) except -1:
             rt.finish_copy(deref(ticket))
     if ticket.unreliable:
         operation.stream.quarantine(operation.keep)
+        operation.stream.quarantine(operation.source)
     operation.in_flight = False
-    operation.keep = None
+    operation.keep = operation.source = None
     if operation.state != PENDING:
         _tickets_late += 1
     if ticket.outcome == rt.Outcome.Ok:
-        return operation.finish(None, None)
-    cdef FailureRecord record = record_of(operation.stream, ticket.failure)
+        return operation.finish(None, in_drain)
+    cdef FailureRecord record = record_of(operation.stream, ticket.failure())
     operation.stream.note_failure(record)
-    return operation.finish(record.error_of(operation), record)
+    return operation.finish(record.failed(operation), in_drain)
 
 
 cdef object _records = weakref.WeakValueDictionary()  # Failure.id -> FailureRecord
@@ -47,6 +95,13 @@ cdef class FailureRecord:
     cdef readonly object exception
     cdef readonly bint told
     cdef object __weakref__
+
+    cdef Failed failed(self, Operation operation):
+        """As the operation sees it."""
+        cdef Failed failed = Failed.__new__(Failed)
+        failed.error = self.error_of(operation)
+        failed.record = self
+        return failed
 
     cdef object error_of(self, Operation operation):
         cdef rt.Ticket *ticket = &operation.ticket

@@ -2,6 +2,7 @@
 # How finished operations reach an event loop: one bridge per loop, watched by the loop itself.
 
 cdef object _running_loop = asyncio._get_running_loop
+cdef dict _modules = sys.modules
 cdef dict _bridges = {}  # id of an asyncio loop or trio token -> LoopBridge
 cdef LoopBridge _latest_bridge = None
 cdef object _sniffio_local = None  # set once trio is there; its `name` says which library runs this thread
@@ -32,7 +33,7 @@ cdef class LoopBridge:
         raise made_by("open_device")
 
     cdef object loop(self):
-        return None if self.loop_ref is None else self.loop_ref()
+        return None if self.loop_ref is None else dereference_weak(self.loop_ref)
 
     cdef bint gone(self):
         """Whether its loop will never run again."""
@@ -45,12 +46,17 @@ cdef class LoopBridge:
     def fd(self) -> int:
         return self.bridge.fd()
 
+    @property
+    def wakeups(self) -> int:
+        """How often the loop was woken up: writes to the descriptor."""
+        return self.bridge.wakeups()
+
     def drain(self) -> None:
         """Resolve everything that has finished. Runs on the loop's thread when the descriptor is readable."""
         cdef rt.Ticket *ticket
         with nogil:
             ticket = self.bridge.drain()
-        complete_all(ticket)
+        complete_all(ticket, self.token is None)
 
     def close(self) -> None:
         """No more wake-ups; what still finishes is collected by whoever uses the runtime next."""
@@ -60,7 +66,7 @@ cdef class LoopBridge:
             _bridges.pop(id(self.token), None)
         with nogil:
             ticket = self.bridge.close()
-        complete_all(ticket)
+        complete_all(ticket, False)
 
     cdef int call_soon(self, object callback, object argument, object context) except -1:
         loop = self.loop()
@@ -80,7 +86,7 @@ cdef class LoopBridge:
 cdef bint under_trio():
     global _sniffio_local
     if _sniffio_local is None:
-        if "trio" not in sys.modules:
+        if "trio" not in _modules:
             return False
         import sniffio
         _sniffio_local = sniffio.thread_local
@@ -93,7 +99,7 @@ cdef LoopBridge current_bridge():
     loop = _running_loop()
     if loop is None:
         return trio_bridge() if under_trio() else None
-    if _latest_bridge is not None and _latest_bridge.loop_ref is not None and _latest_bridge.loop_ref() is loop:
+    if _latest_bridge is not None and _latest_bridge.loop() is loop:
         if _sniffio_local is not None and under_trio():  # trio as a guest of this loop
             return trio_bridge()
         return _latest_bridge
@@ -145,7 +151,7 @@ cdef collect_orphans():
     cdef rt.Ticket *ticket
     with nogil:
         ticket = rt.Bridge.orphans().drain()
-    complete_all(ticket)
+    complete_all(ticket, False)
 
 
 def ticket_counts() -> dict:

@@ -122,8 +122,7 @@ cdef class Buffer:
 
     cdef void place(self, rt.Place &place):
         place.memory = self.block.memory if self.block is not None else NULL
-        place.offset = self.offset
-        place.pointer = NULL
+        place.at = self.offset if self.block is not None else 0
 
     cdef Buffer part(self, size_t offset, tuple shape, object dtype, size_t nbytes):
         cdef Buffer part = type(self).__new__(type(self))
@@ -271,39 +270,41 @@ cdef enum Where:
     ON_DEVICE, PINNED, PAGEABLE
 
 
-@cython.final
-cdef class Side:
-    """One end of a copy: where it lies, how large it is, and what keeps it there."""
-
-    cdef rt.Place place
-    cdef size_t nbytes
-    cdef Where where
-    cdef object keep
+cdef struct Side:
+    # One end of a copy: where it lies (as an rt.Place), and how large it is.
+    rt.Memory *memory
+    uintptr_t at
+    size_t nbytes
+    Where where
 
 
-cdef Side side_of(object value, DeviceCore core, bint writable, str name):
-    cdef Side side = Side.__new__(Side)
+cdef inline void set_place(rt.Place &place, const Side &side):
+    place.memory = side.memory
+    place.at = side.at
+
+
+cdef object side_of(object value, DeviceCore core, bint writable, str name, Side *side):
+    """Fills in the side; returns what keeps it there."""
     cdef Buffer buffer
     cdef HostView host
+    cdef bint pinned
     if isinstance(value, Buffer):
         buffer = value
-        side.where = PINNED if isinstance(value, PinnedBuffer) else ON_DEVICE
+        side.where = ON_DEVICE if isinstance(value, DeviceBuffer) else PINNED
         if side.where == ON_DEVICE and buffer.core is not core:
             raise ValueError(
                 f"{name} lies on device {buffer.core.index}, the stream belongs to device {core.index}; "
                 "copy through host memory"
             )
-        buffer.place(side.place)
+        side.memory = buffer.block.memory if buffer.block is not None else NULL
+        side.at = buffer.offset if buffer.block is not None else 0
         side.nbytes = buffer.nbytes
-        side.keep = buffer.block
-        return side
+        return buffer.block
     host = view_host(value, writable, name)
-    side.place.memory = NULL
-    side.place.pointer = host.view.buf
+    side.memory = NULL
+    side.at = <uintptr_t>host.view.buf
     side.nbytes = host.view.len
-    cdef bint pinned
     with nogil:
         pinned = core.device.is_pinned(host.view.buf, host.view.len)
     side.where = PINNED if pinned else PAGEABLE
-    side.keep = host
-    return side
+    return host

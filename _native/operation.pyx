@@ -32,26 +32,24 @@ cdef class Operation:
         asyncio.CancelledError: it was cancelled.
     """
 
+    # As small as can be: a hundred thousand may be in flight.
     cdef rt.Ticket ticket
     cdef StreamCore stream
     cdef LoopBridge bridge       # where it is resolved; None as long as no loop has to do with it
-    cdef object keep             # what the device touches
-    cdef Operation follows       # done when the device is past this one, instead of having a ticket of its own
-    cdef list followers
-    cdef bint in_flight          # its ticket has not come back, whether or not it was cancelled
-    cdef object value
-    cdef object error
-    cdef object failure          # FailureRecord behind `error`
-    cdef list callbacks          # (callable, context), through the loop, as asyncio wants it
-    cdef list waiters            # callables run at once, on the thread that resolves
-    cdef object cancel_message
+    cdef object keep, source     # what the device touches
+    cdef object linked           # a follower: the Operation it follows; others: None or the list of their followers
+    cdef object detail           # FINISHED: None or how it Failed; CANCELLED: the message
+    cdef object callback         # the first that is to be told, and
+    cdef object context          # the context to call it in; None: a waiter, called at once on the thread that resolves
+    cdef list more_callbacks     # further (callback, context)
     cdef State state
+    cdef bint in_flight          # its ticket has not come back, whether or not it was cancelled
+    cdef bint asked              # a report is on its way, and the loop that resolves it is known
     cdef bint quiet              # follows without taking over the failure
-    cdef public object _asyncio_future_blocking
+    cdef public bint _asyncio_future_blocking
     cdef object __weakref__
 
     def __cinit__(self):
-        self._asyncio_future_blocking = False
         self.ticket.owner = <void *>self
 
     def __init__(self) -> None:
@@ -73,19 +71,18 @@ cdef class Operation:
         Raises:
             asyncio.InvalidStateError: it is not done.
         """
-        if self.state == FINISHED:
-            if self.error is None:
-                return self.value
-            self.tell()
-            raise self.error.with_traceback(None)  # or the frames of everybody who got it would live on with it
-        raise self.no_result()
+        if self.state != FINISHED:
+            raise self.no_result()
+        if self.detail is not None:
+            # Without the frames of everybody who got it before, which would live on with it.
+            raise (<Failed>self.detail).tell().with_traceback(None)
+        return None
 
     def exception(self):
         """The exception, None when it succeeded."""
-        if self.state == FINISHED:
-            self.tell()
-            return self.error
-        raise self.no_result()
+        if self.state != FINISHED:
+            raise self.no_result()
+        return None if self.detail is None else (<Failed>self.detail).tell()
 
     cdef object no_result(self):
         if self.state == CANCELLED:
@@ -94,7 +91,7 @@ cdef class Operation:
 
     def _make_cancelled_error(self):
         """Part of the Future protocol that asyncio.gather relies on."""
-        return _CancelledError() if self.cancel_message is None else _CancelledError(self.cancel_message)
+        return _CancelledError() if self.detail is None else _CancelledError(self.detail)
 
     def get_loop(self):
         """The event loop that resolves it: the one that ran when it was submitted, else when it was first awaited.
@@ -102,7 +99,8 @@ cdef class Operation:
         Raises:
             RuntimeError: it has no asyncio loop.
         """
-        self.bind()
+        if not self.asked:
+            self.bind()
         loop = None if self.bridge is None else self.bridge.loop()
         if loop is None:
             raise RuntimeError("this operation belongs to no running asyncio event loop")
@@ -112,25 +110,19 @@ cdef class Operation:
         """Call `callback(operation)` through the event loop once it is done."""
         if context is None:
             context = copy_context()
-        self.bind()
+        if not self.asked:
+            self.bind()
         if self.bridge is None or self.bridge.token is not None:
             raise RuntimeError("a done-callback needs a running asyncio event loop; under trio await the operation")
         if self.state != PENDING:
             self.bridge.call_soon(callback, self, context)
             return
-        if self.callbacks is None:
-            self.callbacks = []
-        self.callbacks.append((callback, context))
+        self.add_callback(callback, context)
         self.ask_for_report()
 
     def remove_done_callback(self, callback: object) -> int:
         """Remove all instances of `callback`; returns how many there were."""
-        if self.callbacks is None:
-            return 0
-        kept = [entry for entry in self.callbacks if entry[0] != callback]
-        removed = len(self.callbacks) - len(kept)
-        self.callbacks = kept
-        return removed
+        return self.remove_callbacks(callback)
 
     def cancel(self, msg: object = None) -> bool:
         """Abandon it: whoever awaits it gets CancelledError at once. False when it is done already.
@@ -139,15 +131,63 @@ cdef class Operation:
         """
         if self.state != PENDING:
             return False
-        self.cancel_message = msg
+        self.detail = msg
         self.state = CANCELLED
         self.ticket.abandoned = True
-        if self.follows is not None:
-            if self.follows.followers is not None:
-                self.follows.followers.remove(self)
-            self.follows = None
-        self.wake()
+        if isinstance(self.linked, Operation):
+            followed, self.linked = <Operation>self.linked, None
+            if followed.linked is not None:
+                (<list>followed.linked).remove(self)
+        self.wake(False)
         return True
+
+    # --- who is to be told ---
+
+    cdef int add_callback(self, object callback, object context) except -1:
+        if self.callback is None:
+            self.callback = callback
+            self.context = context
+        else:
+            if self.more_callbacks is None:
+                self.more_callbacks = []
+            self.more_callbacks.append((callback, context))
+        return 0
+
+    cdef int remove_callbacks(self, object callback) except -1:
+        cdef list entries = self.take_callbacks()
+        cdef int removed = 0
+        for entry in entries:
+            if entry[0] == callback:
+                removed += 1
+            else:
+                self.add_callback(entry[0], entry[1])
+        return removed
+
+    cdef list take_callbacks(self):
+        if self.callback is None:
+            return []
+        cdef list entries = [(self.callback, self.context)]
+        if self.more_callbacks is not None:
+            entries.extend(self.more_callbacks)
+        self.callback = self.context = self.more_callbacks = None
+        return entries
+
+    cdef int wake(self, bint in_drain) except -1:
+        """in_drain: the loop runs this as a callback of its own, so that no task is running."""
+        if self.callback is None:
+            return 0
+        if in_drain and self.context is not None and self.more_callbacks is None and is_wakeup_of_task(self.callback):
+            callback, self.callback = self.callback, None
+            context, self.context = self.context, None
+            # The shared future saves the task from asking us for the result, of which there is none.
+            call_in_context(context, callback, _succeeded if self.detail is None else self)
+            return 0
+        for callback, context in self.take_callbacks():
+            if context is None:
+                callback(self)
+            else:
+                self.bridge.call_soon(callback, self, context)
+        return 0
 
     # --- awaiting ---
 
@@ -161,15 +201,16 @@ cdef class Operation:
 
     __iter__ = __await__
 
-    cdef object step(self):
-        if self.state == PENDING:
+    cdef bint suspend(self) except -1:
+        """Sees to it that whoever awaits will be woken. False when there is nothing to wait for any more."""
+        if not self.asked:
             self.bind()
-        if self.state == PENDING:
-            self.check_loop()
-            self.ask_for_report()
-            self._asyncio_future_blocking = True
-            return self
-        raise StopIteration(self.result())
+            if self.state != PENDING:
+                return False
+        self.check_loop()
+        self.ask_for_report()
+        self._asyncio_future_blocking = True
+        return True
 
     def add_waiter(self, waiter: object) -> bool:
         """Call `waiter(operation)` when it gets done, on the thread that resolves it. False when it is done already."""
@@ -177,15 +218,12 @@ cdef class Operation:
         if self.state != PENDING:
             return False
         self.check_loop()
-        if self.waiters is None:
-            self.waiters = []
-        self.waiters.append(waiter)
+        self.add_callback(waiter, None)
         self.ask_for_report()
         return True
 
     def remove_waiter(self, waiter: object) -> None:
-        if self.waiters is not None and waiter in self.waiters:
-            self.waiters.remove(waiter)
+        self.remove_callbacks(waiter)
 
     cdef int bind(self) except -1:
         """Gives an operation without a loop, or whose loop is gone, the loop that runs here."""
@@ -197,6 +235,7 @@ cdef class Operation:
             with nogil:
                 moved = self.stream.stream.get().rebind(self.ticket, deref(bridge.bridge))
         self.bridge = bridge
+        self.asked = False
         if not moved:
             forget_closed_loops()  # it has finished already, where nobody looks any more
         return 0
@@ -211,53 +250,32 @@ cdef class Operation:
         return 0
 
     cdef int ask_for_report(self) except -1:
-        if self.follows is not None:
-            return self.follows.ask_for_report()
+        cdef int status
+        if self.asked:
+            return 0
+        if isinstance(self.linked, Operation):
+            return (<Operation>self.linked).ask_for_report()
         if not self.in_flight:
             return 0
-        cdef int status
         with nogil:
             status = self.stream.stream.get().arm(self.ticket)
         if status != 0:
             raise status_error(status, "the stream")
+        self.asked = self.bridge is not None
         return 0
 
     # --- resolving ---
 
-    cdef int finish(self, object error, object failure) except -1:
+    cdef int finish(self, Failed failed, bint in_drain=False) except -1:
         """Resolves it, unless it was cancelled; then only those are left who wait for the device."""
-        followers, self.followers = self.followers, None
-        if self.quiet:
-            error = failure = None
+        linked, self.linked = self.linked, None
         if self.state == PENDING:
-            self.error = error
-            self.failure = failure
+            self.detail = None if self.quiet else failed
             self.state = FINISHED
-            self.wake()
-        if followers is not None:
-            for follower in followers:
-                (<Operation>follower).follow(error, failure)
-        return 0
-
-    cdef int follow(self, object error, object failure) except -1:
-        self.follows = None
-        return self.finish(error, failure)
-
-    cdef int wake(self) except -1:
-        callbacks, self.callbacks = self.callbacks, None
-        waiters, self.waiters = self.waiters, None
-        if callbacks is not None:
-            for callback, context in callbacks:
-                self.bridge.call_soon(callback, self, context)
-        if waiters is not None:
-            for waiter in waiters:
-                waiter(self)
-        return 0
-
-    cdef int tell(self) except -1:
-        """Somebody sees the error now, so what is submitted from here on is not affected by it."""
-        if self.failure is not None:
-            (<FailureRecord>self.failure).tell()
+            self.wake(in_drain)
+        if isinstance(linked, list):
+            for follower in <list>linked:
+                (<Operation>follower).finish(failed, in_drain)
         return 0
 
     def __repr__(self) -> str:
@@ -265,11 +283,12 @@ cdef class Operation:
         if self.state == CANCELLED:
             state = "cancelled"
         elif self.state == FINISHED:
-            state = "done" if self.error is None else f"failed: {self.error}"
+            state = "done" if self.detail is None else f"failed: {(<Failed>self.detail).error}"
         return f"<Operation {operation_name(self)} {state}>"
 
 
 @cython.final
+@cython.freelist(64)
 cdef class Await:
     """One await of an operation."""
 
@@ -280,10 +299,29 @@ cdef class Await:
         return self
 
     def __next__(self):
-        if self.suspended and self.operation.state == PENDING:
-            raise RuntimeError("an operation was resumed before it was done; await it inside an asyncio or trio task")
-        self.suspended = True
-        return self.operation.step()
+        cdef Operation operation = self.operation
+        if operation.state == PENDING:
+            if self.suspended:
+                raise RuntimeError("an operation was resumed before it was done; await it inside an asyncio or trio task")
+            self.suspended = True
+            if operation.suspend():
+                return operation
+        if operation.state != FINISHED or operation.detail is not None:
+            operation.result()
+        raise StopIteration
+
+
+@cython.final
+cdef class Failed:
+    """How an operation failed."""
+
+    cdef object error
+    cdef FailureRecord record
+
+    cdef object tell(self):
+        """The error. Somebody sees it now, so what is submitted from here on is not affected by it."""
+        self.record.tell()
+        return self.error
 
 
 cdef str operation_name(Operation operation):
@@ -319,12 +357,12 @@ cdef Operation new_follower(Operation followed, bint quiet=False):
         # Whether that loop runs is not ours to know. A place of our own in the stream says the same.
         return operation.stream.submit_join(operation)
     if followed.in_flight:
-        if followed.followers is None:
-            followed.followers = []
-        operation.follows = followed
-        followed.followers.append(operation)
+        if followed.linked is None:
+            followed.linked = []
+        operation.linked = followed
+        (<list>followed.linked).append(operation)
     else:
-        operation.follow(followed.error, followed.failure)
+        operation.finish(None if followed.state == CANCELLED else followed.detail)
     return operation
 
 

@@ -2,7 +2,7 @@
 # What the extension uses of the C++ runtime and of the ACL declarations.
 
 from libc.stddef cimport size_t
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uintptr_t
 from libcpp cimport bool as cbool
 from libcpp.memory cimport shared_ptr, unique_ptr
 from libcpp.pair cimport pair
@@ -68,6 +68,7 @@ cdef extern from "ticket.h" namespace "aioascend" nogil:
         cbool told
 
     cdef cppclass TicketExtra:
+        shared_ptr[Failure] failure
         void *copy_to
         const Memory *copy_from
         size_t copy_size
@@ -78,7 +79,6 @@ cdef extern from "ticket.h" namespace "aioascend" nogil:
         Ticket *next
         void *owner
         Bridge *bridge
-        shared_ptr[Failure] failure
         unique_ptr[TicketExtra] extra
         uint64_t seq
         Kind kind
@@ -86,6 +86,8 @@ cdef extern from "ticket.h" namespace "aioascend" nogil:
         cbool on_host
         cbool unreliable
         cbool abandoned
+        TicketExtra &more()
+        shared_ptr[Failure] failure()
 
     void finish_copy(Ticket &)
 
@@ -94,6 +96,7 @@ cdef extern from "bridge.h" namespace "aioascend" nogil:
     cdef cppclass Bridge:
         Bridge()
         int fd()
+        uint64_t wakeups()
         Ticket *drain()
         Ticket *close()
 
@@ -122,19 +125,16 @@ cdef extern from "memory.h" namespace "aioascend" nogil:
 cdef extern from "command.h" namespace "aioascend" nogil:
     cdef cppclass Place:
         Memory *memory
-        size_t offset
-        void *pointer
+        uintptr_t at
 
     cdef cppclass Command:
         Kind kind
         cbool may_block
+        int32_t value
         Place dst, src
         size_t size
-        aclrtMemcpyKind direction
         const void *stage_from
-        int32_t value
-        aclrtEvent event
-        Execution *execution
+        void *subject
 
 
 cdef extern from "execution.h" namespace "aioascend" nogil:

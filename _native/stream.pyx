@@ -112,6 +112,8 @@ cdef class StreamCore:
 
     cdef int quarantine(self, object keep) except -1:
         """The device may still use this; nobody can tell. Its memory is not reused before the device is reset."""
+        if keep is None:
+            return 0
         for item in keep if isinstance(keep, tuple) else (keep,):
             if isinstance(item, Block):
                 (<Block>item).unreliable = True
@@ -140,8 +142,9 @@ cdef class StreamCore:
             AclError: the library refused the copy.
         """
         self.check_usable()
-        cdef Side to = side_of(dst, self.core, True, "dst")
-        cdef Side source = side_of(src, self.core, False, "src")
+        cdef Side to, source
+        cdef object keep_to = side_of(dst, self.core, True, "dst", &to)
+        cdef object keep_source = side_of(src, self.core, False, "src", &source)
         if to.nbytes != source.nbytes:
             raise ValueError(
                 f"dst has {to.nbytes} bytes and src has {source.nbytes}; they must be equal. "
@@ -153,30 +156,32 @@ cdef class StreamCore:
         cdef Block stage = None
         command.kind = rt.Kind.Memcpy
         command.size = to.nbytes
-        command.dst = to.place
-        command.src = source.place
+        set_place(command.dst, to)
+        set_place(command.src, source)
         cdef Operation operation = self.new_operation()
+        operation.keep = keep_to
+        operation.source = keep_source
         if to.where == source.where:
-            command.direction = rt.ACL_MEMCPY_DEVICE_TO_DEVICE
+            command.value = rt.ACL_MEMCPY_DEVICE_TO_DEVICE
         elif to.where == ON_DEVICE:
-            command.direction = rt.ACL_MEMCPY_HOST_TO_DEVICE
+            command.value = rt.ACL_MEMCPY_HOST_TO_DEVICE
             if source.where == PAGEABLE and source.nbytes:
                 stage = take_block(self.core, &self.core.device.pinned_memory(), source.nbytes)
-                command.stage_from = source.place.pointer
+                operation.source = (keep_source, stage)
+                command.stage_from = <void *>source.at
                 command.src.memory = stage.memory
-                command.src.offset = 0
+                command.src.at = 0
                 command.may_block = source.nbytes > self.core.device.options().stage_inline_bytes
         else:
-            command.direction = rt.ACL_MEMCPY_DEVICE_TO_HOST
+            command.value = rt.ACL_MEMCPY_DEVICE_TO_HOST
             if to.where == PAGEABLE and to.nbytes:
                 stage = take_block(self.core, &self.core.device.pinned_memory(), to.nbytes)
-                operation.ticket.extra.reset(new rt.TicketExtra())
-                operation.ticket.extra.get().copy_to = to.place.pointer
-                operation.ticket.extra.get().copy_from = stage.memory
-                operation.ticket.extra.get().copy_size = to.nbytes
+                operation.keep = (keep_to, stage)
+                operation.ticket.more().copy_to = <void *>to.at
+                operation.ticket.more().copy_from = stage.memory
+                operation.ticket.more().copy_size = to.nbytes
                 command.dst.memory = stage.memory
-                command.dst.offset = 0
-        operation.keep = (to.keep, source.keep, stage)
+                command.dst.at = 0
         return self.submit(operation, command)
 
     def memset(self, dst: object, value: object) -> Operation:
@@ -193,14 +198,15 @@ cdef class StreamCore:
             raise TypeError(f"memset sets device memory: dst must be a DeviceBuffer, not {type(dst).__name__}")
         if not 0 <= value <= 255:
             raise ValueError(f"memset sets bytes: value must be 0 to 255, not {value}")
-        cdef Side to = side_of(dst, self.core, True, "dst")
+        cdef Side to
+        cdef object keep = side_of(dst, self.core, True, "dst", &to)
         cdef rt.Command command
         command.kind = rt.Kind.Memset
-        command.dst = to.place
+        set_place(command.dst, to)
         command.size = to.nbytes
         command.value = value
         cdef Operation operation = self.new_operation()
-        operation.keep = to.keep
+        operation.keep = keep
         return self.submit(operation, command)
 
     def record(self, event: Event | None = None, *, timing: bool = False) -> Event:
@@ -224,7 +230,7 @@ cdef class StreamCore:
             event.handle = new_handle(self.core, event.timing)
         cdef rt.Command command
         command.kind = rt.Kind.Record
-        command.event = event.handle.event
+        command.subject = event.handle.event
         cdef Operation operation = self.new_operation()
         operation.keep = event.handle
         event.operation = self.submit(operation, command)
@@ -244,7 +250,7 @@ cdef class StreamCore:
                 "await the event on the host instead"
             )
         cdef Operation recorded = event.operation
-        cdef shared_ptr[rt.Failure] failure = recorded.ticket.failure  # of a record that was not even issued
+        cdef shared_ptr[rt.Failure] failure = recorded.ticket.failure()  # of a record that was not even issued
         cdef FailureRecord record
         if failure.get() is NULL:
             with nogil:
@@ -255,13 +261,12 @@ cdef class StreamCore:
             raise _errors.DependencyError.behind(record.exception, f"wait for {event!r}", device=self.core.index)
         cdef rt.Command command
         command.kind = rt.Kind.Wait
-        command.event = event.handle.event
+        command.subject = event.handle.event
         cdef Operation operation = self.new_operation()
         operation.keep = event.handle
         if recorded.stream is not self:
-            operation.ticket.extra.reset(new rt.TicketExtra())
-            operation.ticket.extra.get().source = recorded.stream.stream
-            operation.ticket.extra.get().source_seq = recorded.ticket.seq
+            operation.ticket.more().source = recorded.stream.stream
+            operation.ticket.more().source_seq = recorded.ticket.seq
         return self.submit(operation, command)
 
     cdef Operation submit_execution(self, ModelCore model, Run run):
@@ -271,7 +276,7 @@ cdef class StreamCore:
         if model.closed:
             raise _errors.RuntimeClosedError(f"model {model._label} is closed")
         command.kind = rt.Kind.Execute
-        command.execution = run.execution
+        command.subject = run.execution
         command.may_block = run.execution.dynamic == rt.DynamicKind.Shape
         operation = self.new_operation()
         operation.keep = run
@@ -309,7 +314,7 @@ cdef class StreamCore:
         try:
             self.submit(operation, command)
         except _errors.RuntimeClosedError:  # destroyed: there is nothing left to wait for
-            operation.finish(None, None)
+            operation.finish(None)
         return operation
 
     cdef int check_usable(self) except -1:
@@ -347,11 +352,11 @@ cdef class StreamCore:
         _tickets_total -= 1
         Py_DECREF(operation)
         operation.in_flight = False
-        operation.keep = None
+        operation.keep = operation.source = None
         if status == rt.kPoisoned:
-            record = record_of(self, operation.ticket.failure)
+            record = record_of(self, operation.ticket.failure())
             self.note_failure(record)
-            operation.finish(record.error_of(operation), record)
+            operation.finish(record.failed(operation))
             return operation
         if status < 0:
             raise status_error(status, "the stream")

@@ -4,11 +4,14 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <thread>
+
 namespace aioascend {
 
 Bridge::Bridge() : fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
 
 Bridge::~Bridge() {
+    await_pushes();
     if (fd_ >= 0) {
         ::close(fd_);
     }
@@ -20,21 +23,36 @@ Bridge &Bridge::orphans() {
 }
 
 void Bridge::push(TicketList tickets) {
+    pushing_.fetch_add(1, std::memory_order_relaxed);
+    bool wake = false;
+    bool closed = false;
     {
         std::lock_guard<std::mutex> lock(mutex_);
-        if (!closed_) {
+        closed = closed_;
+        if (!closed) {
             (queue_.head ? queue_.tail->next : queue_.head) = tickets.head;
             queue_.tail = tickets.tail;
-            if (!armed_ && fd_ >= 0) {
-                armed_ = true;
-                const uint64_t one = 1;
-                // Cannot fail: the counter is far from full and the descriptor is open while closed_ is false.
-                [[maybe_unused]] const ssize_t written = ::write(fd_, &one, sizeof one);
-            }
-            return;
+            wake = !armed_ && fd_ >= 0;
+            armed_ = armed_ || wake;
         }
     }
-    orphans().push(tickets);
+    if (wake) {
+        // Not under the lock: the loop wakes up at once and takes it. The write cannot fail, the counter is far from
+        // full and the descriptor open as long as somebody pushes.
+        const uint64_t one = 1;
+        [[maybe_unused]] const ssize_t written = ::write(fd_, &one, sizeof one);
+        wakeups_.fetch_add(1, std::memory_order_relaxed);
+    }
+    pushing_.fetch_sub(1, std::memory_order_release);
+    if (closed) {
+        orphans().push(tickets);
+    }
+}
+
+void Bridge::await_pushes() const {
+    while (pushing_.load(std::memory_order_acquire) != 0) {
+        std::this_thread::yield();
+    }
 }
 
 Ticket *Bridge::drain() {
@@ -50,10 +68,14 @@ Ticket *Bridge::drain() {
 }
 
 Ticket *Bridge::close() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    closed_ = true;
-    Ticket *head = queue_.head;
-    queue_ = TicketList{};
+    Ticket *head;
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        closed_ = true;
+        head = queue_.head;
+        queue_ = TicketList{};
+    }
+    await_pushes();
     return head;
 }
 

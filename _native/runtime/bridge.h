@@ -2,6 +2,8 @@
 // A bridge carries finished tickets to one event loop: a queue and an eventfd that the loop watches.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <mutex>
 
 #include "ticket.h"
@@ -19,12 +21,13 @@ public:
 
     // Any thread. One lock and at most one write for the whole list; after close() the list goes to the orphans.
     void push(TicketList tickets);
+    uint64_t wakeups() const { return wakeups_.load(std::memory_order_relaxed); }  // writes so far
 
     // The loop's thread: acknowledge, disarm, take everything. The order matters: what is pushed after the swap finds
     // the bridge disarmed and writes again, so no wake-up is lost.
     Ticket *drain();
 
-    // No push wakes this bridge any more. Returns what was still queued.
+    // No push touches this bridge any more. Returns what was still queued.
     Ticket *close();
 
     // Tickets without a loop (submitted by plain threads, or outliving their loop): freed by the next GIL holder.
@@ -34,8 +37,12 @@ private:
     struct NoFd {};
     explicit Bridge(NoFd) {}
 
+    void await_pushes() const;
+
     std::mutex mutex_;
     TicketList queue_;
+    std::atomic<int> pushing_{0};  // threads inside push(), which writes to the descriptor without the lock
+    std::atomic<uint64_t> wakeups_{0};
     int fd_ = -1;
     bool armed_ = false;
     bool closed_ = false;

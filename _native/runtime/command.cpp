@@ -9,7 +9,7 @@ namespace aioascend {
 
 int Command::state() const {
     if (kind == Kind::Execute) {
-        return execution->state();
+        return execution().state();
     }
     const int of_dst = dst.state();
     const int of_src = src.state();
@@ -37,7 +37,7 @@ bool Command::makes_task() const {
 
 aclError Command::memory_code() const {
     if (kind == Kind::Execute) {
-        return execution->memory_code();
+        return execution().memory_code();
     }
     return dst.memory && dst.memory->code != 0 ? dst.memory->code : src.memory->code;
 }
@@ -51,15 +51,16 @@ void Command::stage() const {
 aclError Command::issue(const AclApi &api, aclrtStream stream) const {
     switch (kind) {
         case Kind::Memcpy:
-            return api.aclrtMemcpyAsync(dst.address(), size, src.address(), size, direction, stream);
+            return api.aclrtMemcpyAsync(dst.address(), size, src.address(), size,
+                                        static_cast<aclrtMemcpyKind>(value), stream);
         case Kind::Memset:
             return api.aclrtMemsetAsync(dst.address(), size, value, size, stream);
         case Kind::Execute:
-            return execution->issue(stream);
+            return execution().issue(stream);
         case Kind::Record:
-            return api.aclrtRecordEvent(event, stream);
+            return api.aclrtRecordEvent(subject, stream);
         case Kind::Wait:
-            return api.aclrtStreamWaitEvent(stream, event);
+            return api.aclrtStreamWaitEvent(stream, subject);
         case Kind::Join:
             return 0;
     }

@@ -89,7 +89,8 @@ public:
     void outbox_add(Ticket *ticket);
     void outbox_send();
 
-    // Guards the taints of all streams: a failure crosses streams, so one lock for all of them. A leaf lock.
+    // Guards the taints of all streams: a failure crosses streams, so one lock for all of them. Under it nothing is
+    // taken but the locks of queues.
     std::mutex failure_mutex;
     // Held by whoever settles tickets, so that they are delivered in order.
     std::mutex settle_mutex;

@@ -145,8 +145,11 @@ void ReportThread::flush() {
         return;
     }
     std::lock_guard<std::mutex> settling(device_.settle_mutex);
-    for (const auto &stream : device_.streams()) {
-        stream->reap();
+    ++flush_;
+    for (Marker *marker = batch_head_; marker != nullptr; marker = marker->next) {
+        if (!marker->lost) {
+            marker->stream->reap(flush_);
+        }
     }
     device_.apply_exceptions();
     while (Marker *marker = batch_head_) {

@@ -54,6 +54,7 @@ private:
     Marker *batch_head_ = nullptr;  // this thread only
     Marker *batch_tail_ = nullptr;
     int64_t last_sweep_ns_ = 0;
+    uint64_t flush_ = 0;
 };
 
 }  // namespace aioascend

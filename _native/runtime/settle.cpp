@@ -48,6 +48,7 @@ void Stream::report_arrived(Marker *marker) {
 
 void Stream::retire_locked(uint64_t seq) {
     size_t retired = 0;
+    std::unique_lock<std::mutex> failures(device_.failure_mutex);
     while (flight_.head && flight_.head->seq <= seq) {
         Ticket *ticket = flight_.pop();
         retired_seq_ = ticket->seq;
@@ -56,6 +57,7 @@ void Stream::retire_locked(uint64_t seq) {
         settle(*ticket);
         hand_over(ticket);
     }
+    failures.unlock();
     in_flight_.fetch_sub(retired, std::memory_order_relaxed);
     if (!queue_.empty()) {
         wake_worker();
@@ -112,8 +114,8 @@ void finish_copy(Ticket &ticket) {
     }
 }
 
+// With the failure_mutex held.
 void Stream::settle(Ticket &ticket) {
-    std::lock_guard<std::mutex> failures(device_.failure_mutex);
     if (ticket.extra && ticket.extra->source) {
         if (auto failure = ticket.extra->source->failure_at(ticket.extra->source_seq)) {
             add_taint(failure, ticket.seq - 1, failure->told ? last_seq() : Taint::kOpen);
@@ -123,10 +125,9 @@ void Stream::settle(Ticket &ticket) {
                                     [&](const PendingWait &wait) { return wait.seq <= ticket.seq; }),
                      waits_.end());
     }
-    if (ticket.outcome == Outcome::Ok) {
+    if (ticket.outcome == Outcome::Ok && !(taints_.empty() && waits_.empty())) {
         if (auto failure = failure_at(ticket.seq)) {
-            ticket.failure = std::move(failure);
-            ticket.outcome = Outcome::Dependent;
+            ticket.fail(std::move(failure), Outcome::Dependent);
         }
     }
 }
@@ -190,8 +191,7 @@ void Stream::start_failure(Ticket *ticket, aclError code, uint32_t task, bool is
     if (ticket) {
         failure->seq = ticket->seq;
         failure->kind = ticket->kind;
-        ticket->failure = failure;
-        ticket->outcome = Outcome::Failed;
+        ticket->fail(failure, Outcome::Failed);
     }
     add_taint(failure, from, Taint::kOpen);
     confirm_due_ = confirm_due_ || (issued && device_.can().sync_timeout && !foreign_);
@@ -219,11 +219,25 @@ bool Stream::mark_failed(uint32_t task, aclError code) {
     return true;
 }
 
-void Stream::reap() {
+void Stream::reap(uint64_t flush) {
+    if (reaped_ == flush) {
+        return;
+    }
+    reaped_ = flush;
     bool complete;
     // Not a stream of somebody else: it may be captured, which a query would spoil.
     if (in_flight_ != 0 && device_.can().stream_query && !foreign_) {
         query(complete);
+    }
+    std::vector<std::shared_ptr<Stream>> sources;
+    {
+        std::lock_guard<std::mutex> failures(device_.failure_mutex);
+        for (const PendingWait &wait : waits_) {
+            sources.push_back(wait.source);
+        }
+    }
+    for (const auto &source : sources) {
+        source->reap(flush);
     }
 }
 
@@ -270,8 +284,7 @@ void Stream::retire_unreported(uint64_t seq, aclError code, Outcome outcome) {
     failure->stream_id = id_;
     for (Ticket *ticket = flight_.head; ticket != nullptr && ticket->seq <= seq; ticket = ticket->next) {
         if (ticket->outcome == Outcome::Ok) {
-            ticket->failure = failure;
-            ticket->outcome = outcome;
+            ticket->fail(failure, outcome);
         }
         ticket->unreliable = true;
     }

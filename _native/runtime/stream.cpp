@@ -33,8 +33,7 @@ int Stream::submit(Ticket &ticket, const Command &command) {
     }
     if (poisoned_.load(std::memory_order_acquire)) {
         if (auto failure = open_failure()) {
-            ticket.failure = std::move(failure);
-            ticket.outcome = Outcome::Dependent;
+            ticket.fail(std::move(failure), Outcome::Dependent);
             return kPoisoned;
         }
     }
@@ -215,8 +214,9 @@ void Stream::issue_queued() {
             break;
         }
         if (poisoned_.load(std::memory_order_acquire)) {
-            ticket.failure = open_failure();
-            ticket.outcome = ticket.failure ? Outcome::Dependent : Outcome::Ok;
+            if (auto failure = open_failure()) {
+                ticket.fail(std::move(failure), Outcome::Dependent);
+            }
         }
         if (ticket.outcome == Outcome::Ok) {
             aclError code = state == Memory::Failed ? first.command.memory_code() : guard.status();

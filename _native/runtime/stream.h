@@ -80,7 +80,8 @@ public:
     void issue_queued();                    // worker: issue what fits
     void unblock();                         // worker: what it waited for may be there now
     void sweep(int64_t now_ns);             // look for reports that never come, and for work nobody waits for
-    void reap();                            // let the library hand over failures it has noticed
+    // Report thread, once in a flush: let the library hand over failures it has noticed, here and where this waited.
+    void reap(uint64_t flush);
     bool mark_failed(uint32_t task, aclError code);  // false: its ticket is not known yet, ask again
     void abandon(aclError code, Outcome outcome);    // no report will come: resolve everything with this
     void confirm();                                  // worker: clear the library's own record of a failure
@@ -133,6 +134,7 @@ private:
     std::vector<Taint> taints_;      // newest last; guarded by the device's failure_mutex
     std::vector<PendingWait> waits_;
     std::atomic<uint64_t> lost_seq_{0};  // up to here a report, or the work itself, was given up
+    uint64_t reaped_ = 0;                // report thread: the latest flush that did
     int64_t stranded_since_ns_ = 0;      // since when it waits for something that was given up
     std::atomic<bool> poisoned_{false};  // the newest taint is open
     std::atomic<size_t> in_flight_{0};   // written under mutex_

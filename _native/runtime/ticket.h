@@ -24,8 +24,9 @@ enum class Outcome : uint8_t {
     Lost,       // no report came: nobody knows
 };
 
-// What only some operations need, so that the others stay small.
+// What only some operations need, so that the others stay small: a hundred thousand may be in flight.
 struct TicketExtra {
+    std::shared_ptr<Failure> failure;
     // A device-to-host copy into pageable memory lands in a staging block and is copied on from there.
     void *copy_to = nullptr;
     const Memory *copy_from = nullptr;
@@ -41,7 +42,6 @@ struct Ticket {
     Ticket *next = nullptr;
     void *owner = nullptr;  // the Operation; never dereferenced by the runtime
     Bridge *bridge = nullptr;
-    std::shared_ptr<Failure> failure;
     std::unique_ptr<TicketExtra> extra;
     uint64_t seq = 0;  // position in its stream, from 1
     uint32_t last_task = kNoTask;  // id of its last device task, where the library tells
@@ -51,6 +51,18 @@ struct Ticket {
     bool unreliable = false; // resolved without proof that the device is done: its buffers must not be reused
     bool finishing = false;  // retired, but the worker still copies for it
     std::atomic<bool> abandoned{false};  // cancelled: a staged copy must not reach the caller's array any more
+
+    TicketExtra &more() {
+        if (!extra) {
+            extra = std::make_unique<TicketExtra>();
+        }
+        return *extra;
+    }
+    std::shared_ptr<Failure> failure() const { return extra ? extra->failure : nullptr; }
+    void fail(std::shared_ptr<Failure> failure, Outcome how) {
+        more().failure = std::move(failure);
+        outcome = how;
+    }
 };
 
 // One failure of the device, shared by every operation it reaches.

@@ -31,13 +31,19 @@ _DEVICE_US = 20.0
 def run(settings: Settings) -> list[Row]:
     """The rows, on asyncio and uvloop."""
     loops = [loop for loop in settings.loops if loop != "trio"]
-    names = ["aioascend", "pyacl", "executor-32", "polling-0"]
+    names = ["aioascend", "pyacl", "executor-32"]
+    greedy = settings.count(_GREEDY)
     if settings.quick:
-        loops, names = ["asyncio"], names[:2]
+        loops, names, greedy = ["asyncio"], names[:2], greedy // 4
     cases = [
-        Case(name, loop, {"greedy": greedy, "placement": placement}, _runner(name, loop, greedy, placement, settings))
+        Case(
+            name,
+            loop,
+            {"greedy": count, "placement": placement},
+            _runner(name, loop, count, greedy, placement, settings),
+        )
         for placement in settings.placements
-        for greedy in (0, settings.count(_GREEDY))
+        for count in (0, greedy)
         for loop in loops
         for name in names
     ]
@@ -50,7 +56,7 @@ def run(settings: Settings) -> list[Row]:
         )
 
 
-def _runner(name: str, loop: str, greedy: int, placement: str, settings: Settings) -> Callable[[], Sample]:
+def _runner(name: str, loop: str, greedy: int, usual: int, placement: str, settings: Settings) -> Callable[[], Sample]:
     place = Place(settings, Placement(placement), STREAMS, STREAMS * 3)
 
     async def main() -> Sample:
@@ -58,7 +64,7 @@ def _runner(name: str, loop: str, greedy: int, placement: str, settings: Setting
         await contender.open()
         try:
             with place.placement.pinned(contender.device_threads()):
-                return await _measure(contender, greedy, settings.count(_GREEDY))
+                return await _measure(contender, greedy, usual)
         finally:
             await contender.close()
 

@@ -79,19 +79,17 @@ class Stopwatch:
 def stopwatch() -> Iterator[Stopwatch]:
     """Times its block. The garbage is collected before, so that each block pays for its own.
 
-    The collector stays on, as in any program; what existed before is frozen, or the size of whatever else was imported
-    would show in the figures.
+    The collector stays on, as in any program. In `measure` it does not see what was there before, or the size of
+    whatever happens to be imported would show in the figures.
     """
     watch = Stopwatch()
     gc.collect()
-    gc.freeze()
     cpu, began = cpu_seconds(), time.perf_counter()
     try:
         yield watch
     finally:
         watch.seconds = time.perf_counter() - began
         watch.cpu_seconds = cpu_seconds() - cpu
-        gc.unfreeze()
 
 
 def cpu_seconds() -> float:
@@ -112,13 +110,18 @@ def measure(scenario: str, cases: Sequence[Case], settings: Settings) -> list[tu
     samples: list[list[Sample]] = [[] for _ in cases]
     shuffle = random.Random(20240601).shuffle  # noqa: S311 - an order, not a secret
     order = list(range(len(cases)))
-    for number in range(settings.rounds):
-        shuffle(order)
-        for index in order:
-            case = cases[index]
-            setting = " ".join(f"{key}={value}" for key, value in case.parameters.items())
-            settings.progress(f"{scenario} {number + 1}/{settings.rounds}: {case.contender} {case.loop} {setting}")
-            samples[index].append(case.run())
+    gc.collect()
+    gc.freeze()
+    try:
+        for number in range(settings.rounds):
+            shuffle(order)
+            for index in order:
+                case = cases[index]
+                setting = " ".join(f"{key}={value}" for key, value in case.parameters.items())
+                settings.progress(f"{scenario} {number + 1}/{settings.rounds}: {case.contender} {case.loop} {setting}")
+                samples[index].append(case.run())
+    finally:
+        gc.unfreeze()
     return list(zip(cases, samples, strict=True))
 
 

@@ -39,11 +39,12 @@ class Heartbeat(asyncio.Protocol):
         self._sent: collections.deque[int] = collections.deque()
         self._empty = asyncio.Event()
         self._ending = False
+        self._served = asyncio.Event()
 
     async def open(self) -> None:
         """Starts the server and connects to it."""
         loop = asyncio.get_running_loop()
-        self._server = await asyncio.start_server(_echo, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._echo, "127.0.0.1", 0)
         address = self._server.sockets[0].getsockname()
         self._transport, _ = await loop.create_connection(lambda: self, *address)
 
@@ -60,6 +61,7 @@ class Heartbeat(asyncio.Protocol):
         if self._sent:
             await self._empty.wait()
         self._transport.close()
+        await self._served.wait()
         self._server.close()
         await self._server.wait_closed()
 
@@ -75,19 +77,19 @@ class Heartbeat(asyncio.Protocol):
         self._sent.append(time.monotonic_ns())
         self._transport.write(_MESSAGE)
 
+    async def _echo(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(1024):
+            writer.write(data)
+            await writer.drain()
+        writer.close()
+        self._served.set()
+
     def data_received(self, data: bytes) -> None:
         now = time.monotonic_ns()
         for _ in range(len(data) // len(_MESSAGE)):
             self.echoes.append((now - self._sent.popleft()) / 1000)
         if self._ending and not self._sent:
             self._empty.set()
-
-
-async def _echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while data := await reader.read(1024):
-        writer.write(data)
-        await writer.drain()
-    writer.close()
 
 
 def _new_timer() -> tuple[int, int]:

@@ -33,6 +33,11 @@ aclError launch(Stream &stream, const char *kind, void (*function)(void *), void
         return fail(code, "%s was not launched: %s", kind, explain_blocked(code));
     }
     ++stream.device->callbacks_launched;
+    const std::shared_ptr<ReportGroup> ringing = stream.device->take_ringing();
+    lock.unlock();
+    if (ringing != nullptr) {
+        ringing->ring();
+    }
     return 0;
 }
 

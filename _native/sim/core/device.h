@@ -57,6 +57,8 @@ public:
     void set_profile(const Profile &profile);
     const Profile &profile() const { return profile_; }
     void wake();  // mutex held
+    // The report thread that a task has posted to, for the caller to ring() once it has given up the mutex; or null.
+    std::shared_ptr<ReportGroup> take_ringing() { return std::move(ringing_); }
 
     // --- streams (device.cpp)
     aclError make_stream(Context &context, uint32_t priority, uint32_t flags, bool hidden, Stream **out);
@@ -159,6 +161,7 @@ private:
     bool pump(Lock &lock);
     void sleep(Lock &lock);
     bool may_start(const Stream &stream) const;
+    bool may_run_here(Stream &stream) const;
     void make_ready(Stream &stream);
     void advance(Lock &lock, Stream &stream);
     bool start(Lock &lock, Stream &stream);
@@ -196,6 +199,7 @@ private:
     void go_on(Stream &stream);
     bool has_late_work(const Stream &stream) const;
     aclError touch_memory(const Entry &entry) const;
+    void post(const std::shared_ptr<ReportGroup> &group, const Report &report);
     void post_due_reports(uint64_t now);
     void run_monitor(Lock &lock, uint64_t now);
 
@@ -215,6 +219,7 @@ private:
     std::priority_queue<Timer, std::vector<Timer>, std::greater<Timer>> timers_;
     uint64_t timer_sequence_ = 0;
     std::multimap<uint64_t, DelayedReport> delayed_reports_;
+    std::shared_ptr<ReportGroup> ringing_;
     std::multimap<uint64_t, void *> monitor_;  // streams with unreported failures, by due time
     std::vector<Finished> finished_;
     uint32_t outstanding_ = 0;  // work on compute and copy threads

@@ -82,6 +82,12 @@ bool Device::pump(Lock &lock) {
         worked = true;
     }
     flush_space();
+    if (const std::shared_ptr<ReportGroup> group = take_ringing()) {
+        lock.unlock();
+        group->ring();
+        lock.lock();
+        worked = true;  // something may have come meanwhile
+    }
     return worked;
 }
 

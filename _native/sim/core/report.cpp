@@ -5,6 +5,7 @@
 #include <chrono>
 #include <random>
 #include <unordered_map>
+#include <utility>
 
 #include "core/device.h"
 #include "core/settings.h"
@@ -88,16 +89,13 @@ void serve_host_functions(const std::shared_ptr<ReportGroup> &group) {
 
 }  // namespace
 
-void ReportGroup::post(const Report &report) {
+bool ReportGroup::post(const Report &report) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (closed_) {
-        return;
+        return false;
     }
     queue_.push_back(report);
-    if (waiting_) {
-        waiting_ = false;
-        arrived_.notify_one();
-    }
+    return std::exchange(waiting_, false);
 }
 
 void ReportGroup::wake() {

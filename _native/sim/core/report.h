@@ -26,7 +26,10 @@ class ReportGroup {
 public:
     ReportGroup(uint64_t thread, Device &device) : thread(thread), device(device) {}
 
-    void post(const Report &report);
+    // True: the thread sleeps, so ring() is due. Apart, because waking a thread takes longer than all the rest and
+    // need not happen under the device's lock.
+    bool post(const Report &report);
+    void ring() { arrived_.notify_one(); }
     // Waits for reports (`timeout_ms` -1: without limit), then runs all there are. 0, 507012, 107012 (closed
     // meanwhile), or the code of a lost device.
     aclError process(int32_t timeout_ms);

@@ -122,16 +122,26 @@ void Device::post_callback(Stream &stream, Entry &entry, uint64_t end) {
                         entry.block ? stream.block_ticket : 0};
     const uint64_t due = end + profile_.callback_latency_ns + report_delay_ns;
     if (due == end || due <= sim_clock().now()) {
-        stream.group->post(report);
+        post(stream.group, report);
     } else {
         delayed_reports_.emplace(due, DelayedReport{stream.group, report});
     }
 }
 
+void Device::post(const std::shared_ptr<ReportGroup> &group, const Report &report) {
+    if (!group->post(report) || ringing_ == group) {
+        return;
+    }
+    if (ringing_ != nullptr) {
+        ringing_->ring();
+    }
+    ringing_ = group;
+}
+
 void Device::post_due_reports(uint64_t now) {
     while (!delayed_reports_.empty() && delayed_reports_.begin()->first <= now) {
         DelayedReport &delayed = delayed_reports_.begin()->second;
-        delayed.group->post(delayed.report);
+        post(delayed.group, delayed.report);
         delayed_reports_.erase(delayed_reports_.begin());
     }
 }

@@ -53,8 +53,32 @@ aclError Device::enqueue(Lock &lock, Stream &stream, Entry entry) {
     stream.used_slots += entry.slots;
     ++stream.submitted;
     ++tasks;
-    go_on(stream);
+    if (may_run_here(stream)) {
+        advance(lock, stream);
+        flush_space();
+    } else {
+        go_on(stream);
+    }
     return 0;
+}
+
+// A task that takes no time on an idle stream of an undisturbed device is over when its launch returns: waking the
+// dispatcher for it would cost more than the task.
+bool Device::may_run_here(Stream &stream) const {
+    constexpr uint64_t small = 4 << 10;
+    const Entry &entry = stream.queue.front();
+    if (stream.state != StreamState::Idle || stream.queue.size() != 1 || !may_start(stream) ||
+        !can_run_inline(*stream.context) || sim_clock().is_virtual()) {
+        return false;
+    }
+    switch (entry.op) {
+        case Op::Copy:
+        case Op::Set: return entry.bytes <= small && entry.memory_epoch == memory_epoch();
+        case Op::Record:
+        case Op::Callback: return true;
+        case Op::Wait: return entry.event.record->done;
+        default: return false;
+    }
 }
 
 bool Device::is_complete(const HostWaiter &waiter) const {
