@@ -4,7 +4,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 PYTEST_ARGS ?=
-EXTRAS ?= sim,uvloop,demo,test
+EXTRAS ?= sim,uvloop,demo,bench,test
 BIN := $(VENV)/bin
 JOBS ?= $(shell nproc)
 # The versions that `make test-py` tries; those that are not there are left out, and it says so.

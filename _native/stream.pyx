@@ -283,15 +283,28 @@ cdef class StreamCore:
         with model.submitting:  # one run after the other, whatever threads and streams they come from
             last = model.latest
             if last is not None and (<Operation>last).in_flight and (<Operation>last).stream is not self:
-                if (<Operation>last).stream.closed:
-                    raise _errors.RuntimeClosedError(
-                        f"model {model._label} still runs on a stream that is being closed; await that first")
-                self.wait((<Operation>last).stream.record())
+                if model.end is None:
+                    if (<Operation>last).stream.closed:
+                        raise _errors.RuntimeClosedError(
+                            f"model {model._label} still runs on a stream that is being closed; await that first")
+                    model.end = (<Operation>last).stream.record()
+                model.shared = True
+                self.wait(model.end)
             run.execution.held = model.loaded.hold
             self.submit(operation, command)
             if operation.in_flight:
                 model.latest = operation
+                model.end = self.end_of_run() if model.shared else None
         return operation
+
+    cdef Event end_of_run(self):
+        """An event right behind the run just submitted: one recorded later would wait for what follows it, too."""
+        cdef Event event
+        try:
+            event = self.record()
+        except _errors.AioascendError:  # no event is left: the next run tries again, or tells
+            return None
+        return event if event.operation.in_flight else None  # None: the stream has failed
 
     cdef Operation submit_join(self, Operation operation):
         """Makes the operation done when everything submitted before is, closed stream or not."""

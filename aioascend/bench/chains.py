@@ -31,8 +31,9 @@ def run(settings: Settings) -> list[Row]:
     if settings.quick:
         loads = [Load(64, 6400, ("aioascend", "pyacl"), chains=True)]
     else:
-        loads = [Load(coroutines, 9600, tuple(CONTENDERS), chains=True) for coroutines in (1, 64)]
-        loads.append(Load(64, 640, tuple(CONTENDERS), chains=True, device_us=50))
+        every = tuple(CONTENDERS)
+        loads = [Load(1, 600, every, chains=True), Load(64, 6400, every, chains=True)]
+        loads += [Load(64, 640, every, chains=True, device_us=50), Load(64, 128, every, chains=True, device_us=1000)]
     return measure_loads(NAME, loads, settings) + _submits(settings)
 
 

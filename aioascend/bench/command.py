@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+from aioascend.bench.goals import merge
 from aioascend.bench.results import Goal, Row
 from aioascend.bench.scenarios import NAMES, scenario
 from aioascend.bench.settings import Settings, UnavailableError
@@ -67,6 +68,7 @@ def main(args: argparse.Namespace) -> int:
             rows += found
             if (goal := scenario(name).goal(found)) is not None:
                 goals.append(goal)
+    goals = merge(goals)
     outcome = report.outcome(settings, rows, goals, unavailable, time.monotonic() - began)
     report.show(outcome, rows, goals, earlier)
     if args.json is not None:

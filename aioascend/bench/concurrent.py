@@ -17,7 +17,7 @@ from aioascend.bench.pyacl import Rig, load_acl
 from aioascend.bench.results import Row
 from aioascend.bench.settings import Settings
 
-__all__ = ["STREAMS", "Load", "measure_loads", "run_all"]
+__all__ = ["STREAMS", "Busy", "Load", "measure_loads", "run_all"]
 
 STREAMS = 8
 
@@ -148,6 +148,27 @@ async def run_all(contender: Contender, times: int, *, chains: bool = False) -> 
 async def _repeat(do: Callable[[Any], Awaitable[Any]], lane: Any, times: int) -> None:
     for _ in range(times):
         await do(lane)
+
+
+class Busy:
+    """Keeps the device busy from all lanes of a contender, on asyncio, until it is told to stop. `done` counts."""
+
+    def __init__(self, contender: Contender) -> None:
+        self.done = 0
+        self._stop = False
+        self._copy = contender.copy
+        self._all = asyncio.gather(*(self._repeat(lane) for lane in contender.lanes))
+
+    async def _repeat(self, lane: Any) -> None:
+        copy = self._copy
+        while not self._stop:
+            await copy(lane)
+            self.done += 1
+
+    async def stop(self) -> None:
+        """Returns when what is in flight is done."""
+        self._stop = True
+        await self._all
 
 
 def _asyncio_runs() -> bool:

@@ -6,9 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from aioascend.bench.harness import above_floor
-from aioascend.bench.results import Part, Row
+from aioascend.bench.results import Goal, Part, Row
 
-__all__ = ["best", "find", "share_of"]
+__all__ = ["HEALTH", "best", "find", "merge", "share_of"]
+
+HEALTH = "4 loop health"  # several scenarios contribute to it
 
 
 def find(rows: Sequence[Row], contender: str, loop: str, **where: object) -> Row | None:
@@ -40,3 +42,11 @@ def share_of(
     if its <= doubt:
         return [Part(name, float("inf"), target, note=f"{other.contender} is within {doubt:.3g} us of the floor")]
     return [Part(name, mine / its, target, note=f"{mine:.3g} of {its:.3g} us")]
+
+
+def merge(goals: Sequence[Goal]) -> list[Goal]:
+    """Goals of the same name become one, with the parts of all; in the order of their names."""
+    parts: dict[str, tuple[Part, ...]] = {}
+    for goal in goals:
+        parts[goal.name] = parts.get(goal.name, ()) + goal.parts
+    return [Goal(name, parts[name]) for name in sorted(parts)]

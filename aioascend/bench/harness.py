@@ -79,19 +79,17 @@ class Stopwatch:
 def stopwatch() -> Iterator[Stopwatch]:
     """Times its block. The garbage is collected before, so that each block pays for its own.
 
-    The collector stays on, as in any program; what existed before is frozen, or the size of whatever else was imported
-    would show in the figures.
+    The collector stays on, as in any program. In `measure` it does not see what was there before, or the size of
+    whatever happens to be imported would show in the figures.
     """
     watch = Stopwatch()
     gc.collect()
-    gc.freeze()
     cpu, began = cpu_seconds(), time.perf_counter()
     try:
         yield watch
     finally:
         watch.seconds = time.perf_counter() - began
         watch.cpu_seconds = cpu_seconds() - cpu
-        gc.unfreeze()
 
 
 def cpu_seconds() -> float:
@@ -112,29 +110,38 @@ def measure(scenario: str, cases: Sequence[Case], settings: Settings) -> list[tu
     samples: list[list[Sample]] = [[] for _ in cases]
     shuffle = random.Random(20240601).shuffle  # noqa: S311 - an order, not a secret
     order = list(range(len(cases)))
-    for number in range(settings.rounds):
-        shuffle(order)
-        for index in order:
-            case = cases[index]
-            setting = " ".join(f"{key}={value}" for key, value in case.parameters.items())
-            settings.progress(f"{scenario} {number + 1}/{settings.rounds}: {case.contender} {case.loop} {setting}")
-            samples[index].append(case.run())
+    gc.collect()
+    gc.freeze()
+    try:
+        for number in range(settings.rounds):
+            shuffle(order)
+            for index in order:
+                case = cases[index]
+                setting = " ".join(f"{key}={value}" for key, value in case.parameters.items())
+                settings.progress(f"{scenario} {number + 1}/{settings.rounds}: {case.contender} {case.loop} {setting}")
+                samples[index].append(case.run())
+    finally:
+        gc.unfreeze()
     return list(zip(cases, samples, strict=True))
 
 
-def row_of(scenario: str, case: Case, samples: Sequence[Sample]) -> Row:
-    """Microseconds per operation, and the medians of all other figures."""
-    median, spread = median_and_spread([sample.seconds / sample.operations * 1e6 for sample in samples])
+def row_of(
+    scenario: str, case: Case, samples: Sequence[Sample], *, figure: str | None = None, unit: str = "us/op"
+) -> Row:
+    """A row of the medians: of microseconds per operation, or of one of the figures; the others are its counters."""
+    names = [name for name in samples[0].figures if name != figure]
+    per_operation = [sample.seconds / sample.operations * 1e6 for sample in samples]
+    median, spread = median_and_spread(per_operation if figure is None else [s.figures[figure] for s in samples])
     cpu, cpu_spread = median_and_spread([sample.cpu_seconds / sample.operations * 1e6 for sample in samples])
     counters = {"cpu_spread": cpu_spread}
-    for name in samples[0].figures:
+    for name in names:
         counters[name], counters[f"{name}_spread"] = median_and_spread([sample.figures[name] for sample in samples])
     return Row(
         scenario=scenario,
         contender=case.contender,
         loop=case.loop,
         parameters=case.parameters,
-        unit="us/op",
+        unit=unit,
         median=median,
         spread=spread,
         cpu_us_per_op=cpu,

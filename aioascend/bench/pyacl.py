@@ -11,7 +11,7 @@ from typing import Any
 from aioascend.bench import _rivals
 from aioascend.bench.settings import Settings
 
-__all__ = ["ACL_DEVICE_TO_HOST", "ACL_EVENT_SYNC", "ACL_HOST_TO_DEVICE", "ACL_NO_BLOCK", "Rig", "RigLane", "load_acl"]
+__all__ = ["Rig", "RigLane", "load_acl"]
 
 # pyACL has no constants: every program defines these.
 ACL_HOST_TO_DEVICE = 1

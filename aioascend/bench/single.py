@@ -19,7 +19,7 @@ def run(settings: Settings) -> list[Row]:
     """The rows."""
     if settings.quick:
         return measure_loads(NAME, [Load(1, 500, ("aioascend", "pyacl"))], settings)
-    times = ((0, 3000), (50, 1000), (1000, 100))
+    times = ((0, 1500), (50, 500), (1000, 50))
     return measure_loads(NAME, [Load(1, n, tuple(CONTENDERS), device_us=us) for us, n in times], settings)
 
 

@@ -39,7 +39,7 @@ class _Executor(AclContender):
         await super().close()
 
     def copy(self, lane: Any) -> Awaitable[None]:
-        self.submit_copy(lane)
+        self.submit(lane)
         return self._synchronized(lane.stream)
 
     def chain(self, lane: Any) -> Awaitable[None]:

@@ -55,6 +55,9 @@ class Aioascend(Contender):
         self.lanes = []
         await self._device.close()
 
+    def submit(self, lane: Any) -> aioascend.Operation:
+        return self.copy(lane)
+
     def copy(self, lane: Any) -> aioascend.Operation:
         operation: aioascend.Operation = lane.stream.memcpy(lane.front, lane.source_front)
         return operation

@@ -27,7 +27,7 @@ class _Polling(AclContender):
             self._sleep = trio.sleep
 
     async def copy(self, lane: Any) -> None:
-        self.submit_copy(lane)
+        self.submit(lane)
         await self._polled(lane)
 
     async def chain(self, lane: Any) -> None:

@@ -52,7 +52,7 @@ class PyAcl(AclContender):
         await super().close()
 
     def copy(self, lane: Any) -> Awaitable[None]:
-        self.submit_copy(lane)
+        self.submit(lane)
         return self._done(lane.stream)
 
     def chain(self, lane: Any) -> Awaitable[None]:

@@ -24,7 +24,7 @@ class Thread(AclContender):
         self._loop = asyncio.get_running_loop()
 
     def copy(self, lane: Any) -> Awaitable[None]:
-        self.submit_copy(lane)
+        self.submit(lane)
         return self._waited_for(lane)
 
     def chain(self, lane: Any) -> Awaitable[None]:
