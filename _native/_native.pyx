@@ -75,6 +75,7 @@ __all__ = [
     "Run",
     "StreamCore",
     "forget_closed_loops",
+    "in_drain",
     "load_library",
     "ticket_counts",
 ]
