@@ -11,6 +11,8 @@ cdef class ModelCore:
     cdef rt.LoadedModel *loaded
     cdef DeviceCore core
     cdef Operation latest       # its last run
+    cdef Event end              # recorded behind that run; None as long as it is not shared
+    cdef bint shared            # runs have come from more than one stream
     cdef readonly str _label
     cdef readonly list _inputs   # (name, shape, acl dtype, acl format, bytes) each, the gear input included
     cdef readonly list _outputs  # (name, shape, acl dtype, bytes) each
@@ -68,6 +70,7 @@ cdef class ModelCore:
         """Blocks. Nothing may be in flight."""
         cdef int code
         self.closed = True
+        self.end = None
         with nogil:
             code = self.core.device.unload_model(deref(self.loaded))
         if code != 0:

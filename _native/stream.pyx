@@ -283,15 +283,28 @@ cdef class StreamCore:
         with model.submitting:  # one run after the other, whatever threads and streams they come from
             last = model.latest
             if last is not None and (<Operation>last).in_flight and (<Operation>last).stream is not self:
-                if (<Operation>last).stream.closed:
-                    raise _errors.RuntimeClosedError(
-                        f"model {model._label} still runs on a stream that is being closed; await that first")
-                self.wait((<Operation>last).stream.record())
+                if model.end is None:
+                    if (<Operation>last).stream.closed:
+                        raise _errors.RuntimeClosedError(
+                            f"model {model._label} still runs on a stream that is being closed; await that first")
+                    model.end = (<Operation>last).stream.record()
+                model.shared = True
+                self.wait(model.end)
             run.execution.held = model.loaded.hold
             self.submit(operation, command)
             if operation.in_flight:
                 model.latest = operation
+                model.end = self.end_of_run() if model.shared else None
         return operation
+
+    cdef Event end_of_run(self):
+        """An event right behind the run just submitted: one recorded later would wait for what follows it, too."""
+        cdef Event event
+        try:
+            event = self.record()
+        except _errors.AioascendError:  # no event is left: the next run tries again, or tells
+            return None
+        return event if event.operation.in_flight else None  # None: the stream has failed
 
     cdef Operation submit_join(self, Operation operation):
         """Makes the operation done when everything submitted before is, closed stream or not."""
@@ -320,15 +333,22 @@ cdef class StreamCore:
         return operation
 
     cdef Operation submit(self, Operation operation, const rt.Command &command):
-        global _tickets_live, _tickets_total
+        global _tickets_live, _tickets_total, _to_be_asked
         cdef int status
         cdef FailureRecord record
         Py_INCREF(operation)  # handed to the runtime; complete_all takes it back
         operation.in_flight = True  # from here on another thread may already resolve it
         _tickets_live += 1
         _tickets_total += 1
-        with nogil:
-            status = self.stream.get().submit(operation.ticket, command)
+        cdef Operation before = None
+        if _to_be_asked is not None and in_drain():
+            before, _to_be_asked = _to_be_asked, None
+            with nogil:
+                status = rt.arm_and_submit(
+                    deref(before.stream.stream), before.ticket, deref(self.stream), operation.ticket, command)
+        else:
+            with nogil:
+                status = self.stream.get().submit(operation.ticket, command)
         if status == rt.kSubmitted:
             if self.latest is None or operation.ticket.seq > self.latest.ticket.seq:  # threads may come in any order
                 self.latest = operation

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -195,6 +196,53 @@ async def test_device_buffers_on_two_streams_do_not_overlap(
             model.execute([a], [npu.empty(3)])
         with pytest.raises(TypeError, match="DeviceBuffer"):
             model.execute([a], [x])  # type: ignore[list-item]
+
+
+async def test_a_run_waits_for_the_run_on_another_stream_not_for_what_follows_it(
+    npu: aa.Device, path: Any, stream: aa.Stream, other: aa.Stream, sim: Simulator, tmp_path: Path
+) -> None:
+    profile = tmp_path / "profile.toml"
+    profile.write_text('name = "slow-copies"\nai_cores = 1\ncopy_latency_us = 1000\n')
+    sim.set_profile(profile)
+    async with await npu.load_model(path("latency_us = 1000\n" + COPY)) as model:
+        a, b = npu.empty((2, 8)), npu.empty((2, 8))
+        y, z = np.zeros((2, 8), "float32"), np.zeros((2, 8), "float32")
+        with sim.virtual_time():
+            await stream.memcpy(a, np.ones((2, 8), "float32"))
+            with sim.hold(device=npu):  # until all is submitted
+                for _ in range(4):
+                    stream.execute(model, [a], [b])
+                    stream.memcpy(y, b)
+                    other.execute(model, [a], [b])
+                    other.memcpy(z, b)
+            await stream
+            await other
+    runs = sorted((record.start_ns, record.end_ns) for record in sim.timeline() if record.kind == "execute")
+    assert len(runs) == 8
+    # That the model is shared shows with the second run, when a copy stands behind the first one already.
+    assert runs[1][0] - runs[0][1] == 1_000_000
+    assert [start - end for (_, end), (start, _) in itertools.pairwise(runs[1:])] == [0] * 6
+    assert (y == 1).all()
+    assert (z == 1).all()
+
+
+async def test_a_shared_model_goes_on_where_there_is_no_event_for_its_runs(
+    npu: aa.Device, path: Any, stream: aa.Stream, other: aa.Stream, sim: Simulator
+) -> None:
+    async with await npu.load_model(path(COPY)) as model:
+        a, b = npu.empty((2, 8)), npu.empty((2, 8))
+        await stream.memset(a, 0)
+        with sim.hold(device=npu):
+            stream.execute(model, [a], [b])
+            other.execute(model, [a], [b])  # takes the event it waits for, and one for the next run
+            sim.limit_events(1)
+            again = other.execute(model, [a], [b])  # on the stream of the last run: needs none, gets none
+            with pytest.raises(aa.ResourceError):
+                stream.execute(model, [a], [b])
+            sim.limit_events(None)
+            last = stream.execute(model, [a], [b])
+        await again
+        await last
 
 
 async def test_gears_of_batch(npu: aa.Device, path: Any) -> None:

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Overlap: what part of the possible throughput independent requests reach when their copies and runs overlap.
+
+A request is copied in, run and copied out; the profile gives each of the three its time, and the device has one unit
+for each. Then no more requests can pass than the busiest unit takes: that is the bound. The figure is
+
+    requests x time of the longest stage / (last end - first start, on the simulator's timeline)
+
+of the whole run, the filling of the pipeline and its emptying included; `best` is what this would be without any loss.
+The run takes place in real time, so what the host needs between two requests counts. A task that took longer than the
+profile says counts as loss, not as work.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+import aioascend as aa
+from aioascend.bench.harness import Case, Sample, measure, run_on, stopwatch
+from aioascend.bench.results import Goal, Part, Row, median_and_spread
+from aioascend.bench.settings import Settings
+from aioascend.bench.staged import (
+    SHAPE,
+    asyncio_loops,
+    check,
+    description,
+    make_requests,
+    overlapping,
+    sequential,
+    simulated,
+    warm_up,
+)
+from aioascend.testing import unit_overlap
+
+__all__ = ["NAME", "Stages", "goal", "run"]
+
+NAME = "overlap"
+UNIT = "of the bound"
+
+
+@dataclasses.dataclass(frozen=True)
+class Stages:
+    """What the copies and the run of a request take, in microseconds."""
+
+    copy_in: float
+    compute: float
+    copy_out: float
+
+    @property
+    def longest(self) -> float:
+        return max(self.copy_in, self.compute, self.copy_out)
+
+    @property
+    def shortest(self) -> float:
+        return min(self.copy_in, self.compute, self.copy_out)
+
+    @property
+    def total(self) -> float:
+        return self.copy_in + self.compute + self.copy_out
+
+    def best(self, requests: int, streams: int) -> float:
+        """What part of the bound so many requests can reach at most.
+
+        The pipeline has to be filled and emptied once; and a stream, which does one thing after the other, takes the
+        sum of the stages for each of its requests.
+        """
+        filled = self.total + (requests - 1) * self.longest
+        return requests * self.longest / max(filled, math.ceil(requests / streams) * self.total)
+
+    def profile(self) -> str:
+        """A device with one unit per stage, which takes this long."""
+        nbytes = int(np.prod(SHAPE)) * 4
+        return (
+            f'name = "overlap"\nai_cores = 1\n'
+            f"h2d_gbps = {nbytes / self.copy_in / 1e3!r}\nd2h_gbps = {nbytes / self.copy_out / 1e3!r}\n"
+            f'[models."stage"]\nlatency_us = {self.compute!r}\n'
+        )
+
+    def __str__(self) -> str:
+        return f"{self.copy_in:g}:{self.compute:g}:{self.copy_out:g}"
+
+
+SHORT, MIDDLE, LONG = Stages(200, 200, 200), Stages(1000, 1000, 1000), Stages(5000, 5000, 5000)
+SLOW_RUN, SLOW_COPY = Stages(1000, 3000, 1000), Stages(2000, 1000, 1000)
+
+# So many that filling and emptying costs 0.4 to 2 %.
+REQUESTS = {SHORT: 500, MIDDLE: 200, LONG: 100, SLOW_RUN: 100, SLOW_COPY: 100}
+
+
+def run(settings: Settings) -> list[Row]:
+    """Measure every stage times with every number of streams.
+
+    Raises:
+        UnavailableError: the library in use is not the simulator.
+    """
+    cases: list[Case] = []
+    with tempfile.TemporaryDirectory(prefix="aioascend-bench-") as folder:
+        for stages in REQUESTS:
+            profile = Path(folder) / f"{stages}.toml".replace(":", "-")
+            profile.write_text(stages.profile(), encoding="utf-8")
+            cases += _cases(settings, stages, profile)
+        return [_row(case, samples) for case, samples in measure(NAME, cases, settings)]
+
+
+def _cases(settings: Settings, stages: Stages, profile: Path) -> list[Case]:
+    first, *others = asyncio_loops(settings)
+    if settings.quick:
+        equal = stages.longest == stages.shortest
+        return [_case(settings, stages, profile, first, 4, "aioascend")] if equal else []
+    cases = [_case(settings, stages, profile, first, streams, "aioascend") for streams in (1, 2, 3, 4, 8, 16)]
+    cases += [_case(settings, stages, profile, loop, 4, "aioascend") for loop in others]
+    return [
+        *cases,
+        _case(settings, stages, profile, first, 4, "aioascend", per_stream=1),
+        _case(settings, stages, profile, first, 1, "sequential", per_stream=1),
+    ]
+
+
+def _case(
+    settings: Settings, stages: Stages, profile: Path, loop: str, count: int, contender: str, per_stream: int = 2
+) -> Case:
+    requests = settings.count(REQUESTS[stages] // (4 if count <= 2 else 1))
+
+    async def main() -> Sample:
+        with simulated(settings, profile) as sim:
+            async with aa.open_device(0) as npu:
+                model = await npu.load_model(description("stage"))
+                lanes = [(await npu.create_stream(), model) for _ in range(count)]
+                await warm_up(npu, lanes)
+                batch = make_requests(requests)
+                sim.clear_timeline()
+                with stopwatch() as watch:
+                    if contender == "sequential":
+                        await sequential(npu, lanes[0][0], [model], batch)
+                    else:
+                        await overlapping(npu, lanes, batch, per_stream)
+                check(batch)
+                span = unit_overlap(sim.timeline()).span * 1e6
+        return watch.sample(
+            requests,
+            of_bound=requests * stages.longest / span,
+            best=stages.best(requests, count),
+            lost_us=span / requests - stages.longest / stages.best(requests, count),
+        )
+
+    parameters: dict[str, object] = {"stages_us": str(stages), "streams": count, "per_stream": per_stream}
+    return Case(contender, loop, parameters, lambda: run_on(loop, main))
+
+
+def _row(case: Case, samples: Sequence[Sample]) -> Row:
+    median, spread = median_and_spread([sample.figures["of_bound"] for sample in samples])
+    return Row(
+        scenario=NAME,
+        contender=case.contender,
+        loop=case.loop,
+        parameters=case.parameters,
+        unit=UNIT,
+        median=median,
+        spread=spread,
+        cpu_us_per_op=median_and_spread([sample.cpu_seconds / sample.operations * 1e6 for sample in samples])[0],
+        ratios={"best": samples[0].figures["best"]},
+        counters={"lost_us_per_request": median_and_spread([sample.figures["lost_us"] for sample in samples])[0]},
+    )
+
+
+def goal(rows: Sequence[Row]) -> Goal | None:
+    """At least 97 % of the bound with four streams and more where the stages take 1 ms and more, else 90 %."""
+    parts = []
+    for row in rows:
+        streams, stages = row.parameters.get("streams"), str(row.parameters.get("stages_us"))
+        if row.scenario != NAME or row.contender != "aioascend" or row.parameters["per_stream"] != 2:
+            continue
+        if not isinstance(streams, int) or streams < 4:
+            continue
+        target = 0.97 if min(map(float, stages.split(":"))) >= 1000 else 0.90
+        parts.append(Part(f"stages of {stages} us, {streams} streams, {row.loop}", row.median, target, at_least=True))
+    return Goal("5 overlap", tuple(parts)) if parts else None
