@@ -41,18 +41,18 @@ cdef int call_in_context(object context, object callback, object argument) excep
     return 0
 
 
-cdef complete_all(rt.Ticket *ticket, bint in_drain):
-    """in_drain: the loop runs this as a callback of its own."""
+cdef complete_all(rt.Ticket *ticket, bint step_tasks):
+    """step_tasks: the loop runs this as a callback of its own."""
     cdef rt.Ticket *following
     cdef object leaving = None
     while ticket is not NULL:
         following = ticket.next
         operation = <Operation>ticket.owner
         try:
-            complete(operation, in_drain)
+            complete(operation, step_tasks)
         except (KeyboardInterrupt, SystemExit) as error:  # of a task: the loop stops, once nothing is left here
             leaving = error
-            in_drain = False
+            step_tasks = False
         except BaseException as error:
             report_to_loop(operation.bridge, "an operation could not be resolved", error)
         Py_DECREF(operation)  # the reference that the submit handed over
@@ -61,7 +61,7 @@ cdef complete_all(rt.Ticket *ticket, bint in_drain):
         raise leaving
 
 
-cdef int complete(Operation operation, bint in_drain) except -1:
+cdef int complete(Operation operation, bint step_tasks) except -1:
     global _tickets_live, _tickets_late
     cdef rt.Ticket *ticket = &operation.ticket
     _tickets_live -= 1
@@ -76,10 +76,10 @@ cdef int complete(Operation operation, bint in_drain) except -1:
     if operation.state != PENDING:
         _tickets_late += 1
     if ticket.outcome == rt.Outcome.Ok:
-        return operation.finish(None, in_drain)
+        return operation.finish(None, step_tasks)
     cdef FailureRecord record = record_of(operation.stream, ticket.failure())
     operation.stream.note_failure(record)
-    return operation.finish(record.failed(operation), in_drain)
+    return operation.finish(record.failed(operation), step_tasks)
 
 
 cdef object _records = weakref.WeakValueDictionary()  # Failure.id -> FailureRecord

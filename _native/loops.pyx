@@ -5,6 +5,8 @@ cdef object _running_loop = asyncio._get_running_loop
 cdef dict _modules = sys.modules
 cdef dict _bridges = {}  # id of an asyncio loop or trio token -> LoopBridge
 cdef LoopBridge _latest_bridge = None
+cdef LoopBridge _draining = None         # resolves what has finished, and steps tasks,
+cdef PyThreadState *_draining_on = NULL  # on this thread
 cdef object _sniffio_local = None  # set once trio is there; its `name` says which library runs this thread
 
 cdef long long _tickets_live = 0
@@ -53,10 +55,18 @@ cdef class LoopBridge:
 
     def drain(self) -> None:
         """Resolve everything that has finished. Runs on the loop's thread when the descriptor is readable."""
+        global _draining, _draining_on
         cdef rt.Ticket *ticket
+        cdef bint by_asyncio = self.token is None
         with nogil:
             ticket = self.bridge.drain()
-        complete_all(ticket, self.token is None)
+        if by_asyncio:
+            _draining, _draining_on = self, PyThreadState_Get()
+        try:
+            complete_all(ticket, by_asyncio)
+        finally:
+            _draining_on = NULL
+            ask_now()
 
     def close(self) -> None:
         """No more wake-ups; what still finishes is collected by whoever uses the runtime next."""
@@ -93,9 +103,38 @@ cdef bint under_trio():
     return _sniffio_local.name == "trio"
 
 
+cdef inline bint in_drain():
+    """Whether a loop of asyncio runs this as part of what it does with finished operations."""
+    return _draining_on is PyThreadState_Get()
+
+
+# The operation whose report is asked for together with the next submit, or when the drain ends: before that the loop
+# could do nothing with it. Saves giving up the GIL twice for each await.
+cdef Operation _to_be_asked = None
+
+
+cdef int ask_later(Operation operation) except -1:
+    global _to_be_asked
+    ask_now()
+    _to_be_asked = operation
+    return 0
+
+
+cdef int ask_now() except -1:
+    global _to_be_asked
+    cdef Operation operation = _to_be_asked
+    if operation is not None:
+        _to_be_asked = None
+        with nogil:
+            operation.stream.stream.get().arm(operation.ticket)
+    return 0
+
+
 cdef LoopBridge current_bridge():
     """The bridge of the loop that runs on this thread; None when no loop does."""
     global _latest_bridge
+    if in_drain():  # saves asking asyncio, which asks the kernel
+        return _draining
     loop = _running_loop()
     if loop is None:
         return trio_bridge() if under_trio() else None

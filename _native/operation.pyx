@@ -9,6 +9,7 @@ cdef object _CancelledError = asyncio.CancelledError
 
 
 @cython.final
+@cython.freelist(64)
 cdef class Operation:
     """Work on the device, submitted when this object was made. Awaiting it waits; it starts nothing.
 
@@ -172,11 +173,11 @@ cdef class Operation:
         self.callback = self.context = self.more_callbacks = None
         return entries
 
-    cdef int wake(self, bint in_drain) except -1:
-        """in_drain: the loop runs this as a callback of its own, so that no task is running."""
+    cdef int wake(self, bint step_tasks) except -1:
+        """step_tasks: the loop runs this as a callback of its own, so that no task is running."""
         if self.callback is None:
             return 0
-        if in_drain and self.context is not None and self.more_callbacks is None and is_wakeup_of_task(self.callback):
+        if step_tasks and self.context is not None and self.more_callbacks is None and is_wakeup_of_task(self.callback):
             callback, self.callback = self.callback, None
             context, self.context = self.context, None
             # The shared future saves the task from asking us for the result, of which there is none.
@@ -192,7 +193,7 @@ cdef class Operation:
     # --- awaiting ---
 
     def __await__(self):
-        if self.state == PENDING and under_trio():
+        if self.state == PENDING and not in_drain() and under_trio():
             from aioascend import _trio
             return _trio.wait(self).__await__()
         cdef Await waiting = Await.__new__(Await)
@@ -257,25 +258,27 @@ cdef class Operation:
             return (<Operation>self.linked).ask_for_report()
         if not self.in_flight:
             return 0
+        self.asked = self.bridge is not None
+        if in_drain():
+            return ask_later(self)
         with nogil:
             status = self.stream.stream.get().arm(self.ticket)
         if status != 0:
             raise status_error(status, "the stream")
-        self.asked = self.bridge is not None
         return 0
 
     # --- resolving ---
 
-    cdef int finish(self, Failed failed, bint in_drain=False) except -1:
+    cdef int finish(self, Failed failed, bint step_tasks=False) except -1:
         """Resolves it, unless it was cancelled; then only those are left who wait for the device."""
         linked, self.linked = self.linked, None
         if self.state == PENDING:
             self.detail = None if self.quiet else failed
             self.state = FINISHED
-            self.wake(in_drain)
+            self.wake(step_tasks)
         if isinstance(linked, list):
             for follower in <list>linked:
-                (<Operation>follower).finish(failed, in_drain)
+                (<Operation>follower).finish(failed, step_tasks)
         return 0
 
     def __repr__(self) -> str:

@@ -204,6 +204,8 @@ cdef extern from "stream.h" namespace "aioascend" nogil:
         shared_ptr[Failure] open_failure()
         shared_ptr[Failure] failure_of(uint64_t)
 
+    int arm_and_submit(Stream &, Ticket &, Stream &, Ticket &, const Command &)
+
 
 cdef extern from "device.h" namespace "aioascend" nogil:
     cdef cppclass Options:

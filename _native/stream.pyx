@@ -333,15 +333,22 @@ cdef class StreamCore:
         return operation
 
     cdef Operation submit(self, Operation operation, const rt.Command &command):
-        global _tickets_live, _tickets_total
+        global _tickets_live, _tickets_total, _to_be_asked
         cdef int status
         cdef FailureRecord record
         Py_INCREF(operation)  # handed to the runtime; complete_all takes it back
         operation.in_flight = True  # from here on another thread may already resolve it
         _tickets_live += 1
         _tickets_total += 1
-        with nogil:
-            status = self.stream.get().submit(operation.ticket, command)
+        cdef Operation before = None
+        if _to_be_asked is not None and in_drain():
+            before, _to_be_asked = _to_be_asked, None
+            with nogil:
+                status = rt.arm_and_submit(
+                    deref(before.stream.stream), before.ticket, deref(self.stream), operation.ticket, command)
+        else:
+            with nogil:
+                status = self.stream.get().submit(operation.ticket, command)
         if status == rt.kSubmitted:
             if self.latest is None or operation.ticket.seq > self.latest.ticket.seq:  # threads may come in any order
                 self.latest = operation

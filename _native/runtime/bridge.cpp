@@ -5,10 +5,15 @@
 #include <unistd.h>
 
 #include <thread>
+#include <utility>
+
+#include "spinning.h"
 
 namespace aioascend {
 
-Bridge::Bridge() : fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
+Bridge::Bridge() : fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+    spin_before_sleep(mutex_);
+}
 
 Bridge::~Bridge() {
     await_pushes();
@@ -22,16 +27,18 @@ Bridge &Bridge::orphans() {
     return *queue;
 }
 
-void Bridge::push(TicketList tickets) {
+size_t Bridge::push(TicketList tickets) {
     pushing_.fetch_add(1, std::memory_order_relaxed);
     bool wake = false;
     bool closed = false;
+    size_t queued = 0;
     {
         std::lock_guard<std::mutex> lock(mutex_);
         closed = closed_;
         if (!closed) {
             (queue_.head ? queue_.tail->next : queue_.head) = tickets.head;
             queue_.tail = tickets.tail;
+            queued = queued_ += tickets.size;
             wake = !armed_ && fd_ >= 0;
             armed_ = armed_ || wake;
         }
@@ -47,6 +54,7 @@ void Bridge::push(TicketList tickets) {
     if (closed) {
         orphans().push(tickets);
     }
+    return queued;
 }
 
 void Bridge::await_pushes() const {
@@ -62,9 +70,8 @@ Ticket *Bridge::drain() {
     }
     std::lock_guard<std::mutex> lock(mutex_);
     armed_ = false;
-    Ticket *head = queue_.head;
-    queue_ = TicketList{};
-    return head;
+    queued_ = 0;
+    return std::exchange(queue_, TicketList{}).head;
 }
 
 Ticket *Bridge::close() {
@@ -72,8 +79,7 @@ Ticket *Bridge::close() {
     {
         std::lock_guard<std::mutex> lock(mutex_);
         closed_ = true;
-        head = queue_.head;
-        queue_ = TicketList{};
+        head = std::exchange(queue_, TicketList{}).head;
     }
     await_pushes();
     return head;

@@ -20,7 +20,8 @@ public:
     int fd() const { return fd_; }
 
     // Any thread. One lock and at most one write for the whole list; after close() the list goes to the orphans.
-    void push(TicketList tickets);
+    // Returns how many tickets the loop has not taken yet.
+    size_t push(TicketList tickets);
     uint64_t wakeups() const { return wakeups_.load(std::memory_order_relaxed); }  // writes so far
 
     // The loop's thread: acknowledge, disarm, take everything. The order matters: what is pushed after the swap finds
@@ -41,6 +42,7 @@ private:
 
     std::mutex mutex_;
     TicketList queue_;
+    size_t queued_ = 0;
     std::atomic<int> pushing_{0};  // threads inside push(), which writes to the descriptor without the lock
     std::atomic<uint64_t> wakeups_{0};
     int fd_ = -1;

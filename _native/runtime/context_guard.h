@@ -9,7 +9,10 @@ namespace aioascend {
 
 class ContextGuard {
 public:
-    ContextGuard(const AclApi &api, aclrtContext context) : api_(api) {
+    ContextGuard(const AclApi &api, aclrtContext context) : api_(api), outer_(t_context) {
+        if (outer_ == context) {
+            return;  // a guard around this one has set it
+        }
         if (api_.aclrtGetCurrentContext(&previous_) != 0) {
             previous_ = nullptr;
         }
@@ -18,8 +21,10 @@ public:
         } else {
             status_ = api_.aclrtSetCurrentContext(context);
         }
+        t_context = status_ == 0 ? context : nullptr;
     }
     ~ContextGuard() {
+        t_context = outer_;
         if (previous_ != nullptr) {
             api_.aclrtSetCurrentContext(previous_);
         }
@@ -30,7 +35,10 @@ public:
     aclError status() const { return status_; }
 
 private:
+    static inline thread_local aclrtContext t_context = nullptr;
+
     const AclApi &api_;
+    const aclrtContext outer_;
     aclrtContext previous_ = nullptr;
     aclError status_ = 0;
 };

@@ -320,11 +320,13 @@ void Device::outbox_add(Ticket *ticket) {
     outbox_.back().second.append(ticket);
 }
 
-void Device::outbox_send() {
+size_t Device::outbox_send() {
+    size_t least = outbox_.empty() ? 0 : SIZE_MAX;
     for (auto &[bridge, tickets] : outbox_) {
-        bridge->push(tickets);
+        least = std::min(least, bridge->push(tickets));
     }
     outbox_.clear();
+    return least;
 }
 
 }  // namespace aioascend

@@ -87,7 +87,7 @@ public:
 
     // Tickets on their way to their loops, one push per loop; settle_mutex held.
     void outbox_add(Ticket *ticket);
-    void outbox_send();
+    size_t outbox_send();  // how many the loops have not taken yet, the least of those that got some
 
     // Guards the taints of all streams: a failure crosses streams, so one lock for all of them. Under it nothing is
     // taken but the locks of queues.

@@ -40,7 +40,7 @@ private:
     void run();
     aclError process_reports();
     aclError process_events();
-    void flush();
+    size_t flush();  // how many operations the loop has yet to take
     void sweep();
 
     Device &device_;

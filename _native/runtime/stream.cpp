@@ -7,11 +7,13 @@
 #include "context_guard.h"
 #include "device.h"
 #include "process.h"
+#include "spinning.h"
 
 namespace aioascend {
 
 Stream::Stream(Device &device, aclrtStream handle, aclrtStream waiter, bool foreign)
     : device_(device), handle_(handle), waiter_(waiter), foreign_(foreign) {
+    spin_before_sleep(mutex_);
     if (device.can().stream_get_id) {
         device.api().aclrtStreamGetId(handle, &id_);
     }
@@ -121,6 +123,12 @@ int Stream::arm(Ticket &ticket) {
         launch_marker();  // upon failure the sweeper tries again, or finds out what is wrong with the stream
     }
     return kSubmitted;
+}
+
+int arm_and_submit(Stream &of, Ticket &awaited, Stream &to, Ticket &ticket, const Command &command) {
+    ContextGuard guard(to.device_.api(), to.device_.context());  // those inside find it set
+    of.arm(awaited);
+    return to.submit(ticket, command);
 }
 
 aclError Stream::launch_marker() {

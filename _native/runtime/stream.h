@@ -93,6 +93,7 @@ public:
     std::shared_ptr<Failure> failure_of(uint64_t seq);     // failure_at, for those who do not hold the lock
 
 private:
+    friend int arm_and_submit(Stream &, Ticket &, Stream &, Ticket &, const Command &);
     struct Queued {
         Ticket *ticket;
         Command command;
@@ -154,5 +155,8 @@ private:
     std::atomic<bool> blocked_{false};  // the queue's first command waits for memory or for a record elsewhere
     std::atomic<bool> wake_posted_{false};
 };
+
+// Asks for a report of one operation and submits the next, perhaps on another stream.
+int arm_and_submit(Stream &of, Ticket &awaited, Stream &to, Ticket &ticket, const Command &command);
 
 }  // namespace aioascend

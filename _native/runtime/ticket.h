@@ -84,8 +84,10 @@ void finish_copy(Ticket &ticket);
 struct TicketList {
     Ticket *head = nullptr;
     Ticket *tail = nullptr;
+    size_t size = 0;
 
     void append(Ticket *ticket) {
+        ++size;
         ticket->next = nullptr;
         (head ? tail->next : head) = ticket;
         tail = ticket;
@@ -94,6 +96,7 @@ struct TicketList {
         Ticket *ticket = head;
         head = ticket->next;
         ticket->next = nullptr;
+        --size;
         return ticket;
     }
 };

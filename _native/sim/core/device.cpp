@@ -12,6 +12,7 @@
 #include "core/memory.h"
 #include "core/process.h"
 #include "core/settings.h"
+#include "spinning.h"
 
 namespace aclsim {
 
@@ -102,6 +103,7 @@ const Profile &default_profile() {
 }
 
 Device::Device(int32_t device_id) : id(device_id) {
+    aioascend::spin_before_sleep(mutex);
     set_profile(default_profile());
 }
 
