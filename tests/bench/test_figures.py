@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 
 import pytest
 
@@ -13,16 +12,13 @@ from aioascend.bench import figures, video
 from aioascend.bench.figures import FIGURES, Figure, stage_seconds
 from aioascend.bench.harness import Sample, run_on
 from aioascend.bench.settings import Settings
-from aioascend.testing import Simulator, simulator, unit_overlap
+from aioascend.testing import Simulator, unit_overlap
 
 
 @pytest.fixture(autouse=True)
-def sim(monkeypatch: pytest.MonkeyPatch) -> Iterator[Simulator]:
-    monkeypatch.setattr(video, "POST_SECONDS", 0.0)  # what the host does takes no simulated time anyway
-    sim = simulator("sim")
-    sim.reset()
-    yield sim
-    sim.reset()
+def without_post_processing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the host does takes no simulated time, only that of the test."""
+    monkeypatch.setattr(video, "POST_SECONDS", 0.0)
 
 
 def run_in_simulated_time(sim: Simulator, figure: Figure, program: figures.Program, requests: int) -> Sample:

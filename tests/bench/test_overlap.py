@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,17 +15,9 @@ from aioascend.bench import overlap, staged
 from aioascend.bench.harness import run_on
 from aioascend.bench.overlap import Stages
 from aioascend.bench.settings import Settings
-from aioascend.testing import Simulator, simulator, unit_overlap
+from aioascend.testing import Simulator, unit_overlap
 
 UNEQUAL = Stages(300, 500, 200)
-
-
-@pytest.fixture(autouse=True)
-def sim() -> Iterator[Simulator]:
-    sim = simulator("sim")
-    sim.reset()
-    yield sim
-    sim.reset()
 
 
 @pytest.fixture
