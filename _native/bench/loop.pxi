@@ -46,6 +46,7 @@ cdef int check(aclError code, str what) except -1:
     return 0
 
 
+@cython.final
 cdef class Floor:
     """An event loop in C++ that does on each lane one operation after the other, and all lanes at once.
 

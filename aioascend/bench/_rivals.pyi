@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 from collections.abc import Callable
+from typing import final
 
 LANE_BYTES: int
 COPY_BYTES: int
 CHAIN_KERNELS: int
 
+@final
 class Floor:
     def __init__(self, context: int, lanes: list[tuple[int, int, int, int]]) -> None: ...
     def run(self, times: int, *, chains: bool = False) -> tuple[int, int]: ...

@@ -9,7 +9,7 @@ import dataclasses
 import threading
 from collections.abc import Callable, Iterator, Sequence
 
-from aioascend.bench.concurrent import STREAMS, Busy
+from aioascend.bench.concurrent import STREAMS, busy
 from aioascend.bench.contenders import CONTENDERS, Place
 from aioascend.bench.goals import HEALTH, find
 from aioascend.bench.harness import Case, Sample, compare, device_time, measure, row_of, run_on, stopwatch
@@ -49,13 +49,12 @@ def _runner(name: str, loop: str, placement: str, settings: Settings) -> Callabl
         await contender.open()
         try:
             with _computing(), place.placement.pinned(contender.device_threads()):
-                busy = Busy(contender)
-                await asyncio.sleep(0)  # all have begun
-                with stopwatch() as watch:
-                    before = busy.done
-                    await asyncio.sleep(_SECONDS * min(1.0, settings.scale))
-                    operations = busy.done - before
-                await busy.stop()
+                async with busy(contender) as tally:
+                    await asyncio.sleep(0)  # all have begun
+                    with stopwatch() as watch:
+                        before = tally.done
+                        await asyncio.sleep(_SECONDS * min(1.0, settings.scale))
+                        operations = tally.done - before
         finally:
             await contender.close()
         return watch.sample(max(1, operations))

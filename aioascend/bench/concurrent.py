@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 from aioascend.bench import _rivals
@@ -17,7 +18,7 @@ from aioascend.bench.pyacl import Rig, load_acl
 from aioascend.bench.results import Row
 from aioascend.bench.settings import Settings
 
-__all__ = ["STREAMS", "Busy", "Load", "measure_loads", "run_all"]
+__all__ = ["STREAMS", "Load", "Tally", "busy", "measure_loads", "run_all"]
 
 STREAMS = 8
 
@@ -150,25 +151,31 @@ async def _repeat(do: Callable[[Any], Awaitable[Any]], lane: Any, times: int) ->
         await do(lane)
 
 
-class Busy:
-    """Keeps the device busy from all lanes of a contender, on asyncio, until it is told to stop. `done` counts."""
+@dataclasses.dataclass
+class Tally:
+    """How many operations are done so far."""
 
-    def __init__(self, contender: Contender) -> None:
-        self.done = 0
-        self._stop = False
-        self._copy = contender.copy
-        self._all = asyncio.gather(*(self._repeat(lane) for lane in contender.lanes))
+    done: int = 0
+    stop: bool = False
 
-    async def _repeat(self, lane: Any) -> None:
-        copy = self._copy
-        while not self._stop:
+
+@contextlib.asynccontextmanager
+async def busy(contender: Contender) -> AsyncIterator[Tally]:
+    """Keeps the device busy from all lanes of a contender, on asyncio; at the end what is in flight gets done."""
+    tally = Tally()
+    copy = contender.copy
+
+    async def repeat(lane: Any) -> None:
+        while not tally.stop:
             await copy(lane)
-            self.done += 1
+            tally.done += 1
 
-    async def stop(self) -> None:
-        """Returns when what is in flight is done."""
-        self._stop = True
-        await self._all
+    tasks = [asyncio.ensure_future(repeat(lane)) for lane in contender.lanes]
+    try:
+        yield tally
+    finally:
+        tally.stop = True
+        await asyncio.gather(*tasks)
 
 
 def _asyncio_runs() -> bool:

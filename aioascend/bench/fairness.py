@@ -85,15 +85,17 @@ async def _measure(contender: Contender, greedy: int, usual: int) -> Sample:
 
     with stopwatch() as watch:
         polite = [asyncio.ensure_future(be_polite(lane)) for lane in others]
-        await asyncio.sleep(0)
-        if greedy:
-            for _ in range(greedy - 1):
-                contender.submit(own)
-            await contender.copy(own)
-        else:
-            await asyncio.sleep(usual * _DEVICE_US * 1e-6)
-        stop = True
-        await asyncio.gather(*polite)
+        try:
+            await asyncio.sleep(0)
+            if greedy:
+                for _ in range(greedy - 1):
+                    contender.submit(own)
+                await contender.copy(own)
+            else:
+                await asyncio.sleep(usual * _DEVICE_US * 1e-6)
+        finally:
+            stop = True
+            await asyncio.gather(*polite)
     return watch.sample(
         greedy + len(waits),
         wait_p50=percentile(waits, 0.5),

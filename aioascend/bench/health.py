@@ -8,10 +8,11 @@ loop without them.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
-from aioascend.bench.concurrent import STREAMS, Busy
+from aioascend.bench.concurrent import STREAMS, Tally, busy
 from aioascend.bench.contenders import CONTENDERS, Contender, Place
 from aioascend.bench.goals import HEALTH, find
 from aioascend.bench.harness import Case, Sample, device_time, measure, row_of, run_on, stopwatch
@@ -78,19 +79,24 @@ def _runner(name: str, loop: str, rate: int, placement: str, settings: Settings)
     return run
 
 
+@contextlib.asynccontextmanager
+async def _idle() -> AsyncIterator[Tally]:
+    yield Tally()
+
+
 async def _measure(seconds: float, contender: Contender | None = None) -> Sample:
-    busy = None if contender is None else Busy(contender)
     heartbeat = Heartbeat()
-    await heartbeat.open()
-    await asyncio.sleep(seconds / 10)
-    with stopwatch() as watch:
-        before = 0 if busy is None else busy.done
-        heartbeat.begin()
-        await asyncio.sleep(seconds)
-        operations = 0 if busy is None else busy.done - before
-    await heartbeat.close()
-    if busy is not None:
-        await busy.stop()
+    async with _idle() if contender is None else busy(contender) as tally:
+        await heartbeat.open()
+        await asyncio.sleep(seconds / 10)
+        try:
+            with stopwatch() as watch:
+                before = tally.done
+                heartbeat.begin()
+                await asyncio.sleep(seconds)
+                operations = tally.done - before
+        finally:
+            await heartbeat.close()
     return watch.sample(
         max(1, operations),
         lag_p50=percentile(heartbeat.lags, 0.5),

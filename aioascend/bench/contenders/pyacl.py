@@ -17,6 +17,12 @@ __all__ = ["PyAcl"]
 _REPORT_WAIT_MS = 100
 
 
+def _ignore_late_results(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    # Of awaits that Ctrl-C has cancelled. Asking each future whether it is done would make everything slower.
+    if not isinstance(context.get("exception"), asyncio.InvalidStateError):
+        loop.default_exception_handler(context)
+
+
 class PyAcl(AclContender):
     name = "pyacl"
 
@@ -37,6 +43,7 @@ class PyAcl(AclContender):
             self._run_soon = trio.lowlevel.current_trio_token().run_sync_soon
         else:
             self._loop = asyncio.get_running_loop()
+            self._loop.set_exception_handler(_ignore_late_results)
 
     def _serve_reports(self) -> None:
         self.rt.set_context(self.rig.context)

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every contender does the work that it is measured by."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from aioascend.bench import _rivals
+from aioascend.bench.concurrent import run_all
+from aioascend.bench.contenders import CONTENDERS, Contender, Place
+from aioascend.bench.harness import device_time, run_on
+from aioascend.bench.placement import Placement
+from aioascend.bench.settings import LOOPS, Settings
+
+SIZE, COPIED, KERNELS = _rivals.LANE_BYTES, _rivals.COPY_BYTES, _rivals.CHAIN_KERNELS
+
+
+def with_contender(name: str, loop: str, settings: Settings, work: Callable[[Contender], Awaitable[None]]) -> None:
+    placement = Placement(settings.placements[0])
+
+    async def main() -> None:
+        contender = CONTENDERS[name](Place(settings, placement, streams=2, lanes=3))
+        await contender.open()
+        try:
+            with placement.pinned(contender.device_threads()):
+                await work(contender)
+        finally:
+            await contender.close()
+
+    run_on(loop, main)
+
+
+def contenders_and_loops() -> list[tuple[str, str]]:
+    return [(name, loop) for name in CONTENDERS for loop in LOOPS if loop != "trio" or CONTENDERS[name].trio]
+
+
+def on_device(lane: Any) -> bytes:
+    """Memory of the simulated device is memory of this process."""
+    address = lane.device if isinstance(lane.device, int) else lane.device.address
+    return ctypes.string_at(address, SIZE)
+
+
+@pytest.mark.parametrize(("name", "loop"), contenders_and_loops())
+def test_a_copy_is_there_when_its_await_ends(name: str, loop: str, tiny: Settings) -> None:
+    async def work(contender: Contender) -> None:
+        for number, lane in enumerate(contender.lanes):
+            source, _ = contender.read(lane)
+            source[:] = bytes(range(number, number + SIZE))
+            await contender.copy(lane)
+            assert on_device(lane)[:COPIED] == bytes(source[:COPIED])
+
+    with device_time(tiny, 50):
+        with_contender(name, loop, tiny, work)
+
+
+@pytest.mark.parametrize(("name", "loop"), contenders_and_loops())
+def test_a_chain_is_complete_when_its_await_ends(name: str, loop: str, tiny: Settings) -> None:
+    async def work(contender: Contender) -> None:
+        for lane in contender.lanes:
+            contender.read(lane)[0][:] = b"\xaa" * SIZE
+        await run_all(contender, 2, chains=True)
+        for lane in contender.lanes:
+            expected = bytes(range(1, KERNELS + 1)) + b"\xaa" * (SIZE - KERNELS)
+            assert bytes(contender.read(lane)[1]) == expected
+
+    with_contender(name, loop, tiny, work)
+
+
+@pytest.mark.parametrize("name", sorted(CONTENDERS))
+def test_nothing_of_a_contender_is_left(name: str, tiny: Settings) -> None:
+    before = set(threading.enumerate())
+    with_contender(name, "asyncio", tiny, lambda contender: run_all(contender, 3))
+    # Those that anyio and the loop keep are theirs.
+    left = {thread.name for thread in set(threading.enumerate()) - before}
+    assert not {thread for thread in left if "AnyIO" not in thread}
+
+
+@pytest.mark.parametrize("name", ["aioascend", "pyacl"])
+def test_callbacks_are_counted(name: str, tiny: Settings) -> None:
+    async def work(contender: Contender) -> None:
+        before = contender.counters()["callbacks"]
+        await contender.chain(contender.lanes[0])
+        await contender.copy(contender.lanes[0])
+        assert contender.counters()["callbacks"] == before + 2
+
+    with_contender(name, "asyncio", tiny, work)
+
+
+def test_a_copy_that_nobody_awaits_costs_no_callback(tiny: Settings) -> None:
+    async def work(contender: Contender) -> None:
+        lane = contender.lanes[0]
+        before = contender.counters()["callbacks"]
+        for _ in range(5):
+            contender.submit(lane)
+        await contender.copy(lane)
+        assert contender.counters()["callbacks"] == before + 1
+
+    for name in ("aioascend", "pyacl"):
+        with_contender(name, "asyncio", tiny, work)
