@@ -38,6 +38,9 @@ cimport cython
 cimport runtime as rt
 
 cdef extern from "Python.h":
+    void PyObject_GC_Track(object)
+    void PyObject_GC_UnTrack(object)
+    int PyObject_GC_IsTracked(object)
     ctypedef PyObject *(*PyCFunction)(PyObject *, PyObject *)
     bint PyCFunction_Check(object)
     PyCFunction PyCFunction_GetFunction(object) except? NULL

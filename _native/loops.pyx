@@ -125,8 +125,9 @@ cdef int ask_now() except -1:
     cdef Operation operation = _to_be_asked
     if operation is not None:
         _to_be_asked = None
-        with nogil:
-            operation.stream.stream.get().arm(operation.ticket)
+        if operation.in_flight:
+            with nogil:
+                operation.stream.stream.get().arm(operation.ticket)
     return 0
 
 

@@ -93,7 +93,7 @@ cdef class ModelCore:
 
     def _drained(self) -> Operation:
         """An operation that is done when the device is past the last run; it tells nothing of failures."""
-        return new_finished(None) if self.latest is None else new_follower(self.latest, quiet=True)
+        return new_finished() if self.latest is None else new_follower(self.latest, quiet=True)
 
     cdef int describe(self) except -1:
         cdef rt.ModelDescription description

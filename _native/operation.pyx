@@ -35,7 +35,7 @@ cdef class Operation:
 
     # As small as can be: a hundred thousand may be in flight.
     cdef rt.Ticket ticket
-    cdef StreamCore stream
+    cdef StreamCore stream       # None once it has succeeded
     cdef LoopBridge bridge       # where it is resolved; None as long as no loop has to do with it
     cdef object keep, source     # what the device touches
     cdef object linked           # a follower: the Operation it follows; others: None or the list of their followers
@@ -50,8 +50,16 @@ cdef class Operation:
     cdef public bint _asyncio_future_blocking
     cdef object __weakref__
 
+    # What an operation refers to while it is pending can be no garbage, as the runtime or another operation refers to it;
+    # later only a failed or a cancelled one refers to what might refer to it. So the collector need not know the others.
+
     def __cinit__(self):
         self.ticket.owner = <void *>self
+        PyObject_GC_UnTrack(self)
+
+    cdef void track(self):
+        if not PyObject_GC_IsTracked(self):
+            PyObject_GC_Track(self)
 
     def __init__(self) -> None:
         raise made_by("the methods of a Stream")
@@ -133,6 +141,7 @@ cdef class Operation:
         if self.state != PENDING:
             return False
         self.detail = msg
+        self.track()
         self.state = CANCELLED
         self.ticket.abandoned = True
         if isinstance(self.linked, Operation):
@@ -274,6 +283,10 @@ cdef class Operation:
         linked, self.linked = self.linked, None
         if self.state == PENDING:
             self.detail = None if self.quiet else failed
+            if self.detail is None:
+                self.stream = None
+            else:
+                self.track()
             self.state = FINISHED
             self.wake(step_tasks)
         if isinstance(linked, list):
@@ -329,9 +342,10 @@ cdef class Failed:
 
 
 cdef str operation_name(Operation operation):
-    if operation.stream is None or operation.ticket.seq == 0:
+    if operation.ticket.seq == 0:
         return "wait"
-    return f"{kind_name(operation.ticket.kind)} #{operation.ticket.seq} of stream {operation.stream.id}"
+    where = "" if operation.stream is None else f" of stream {operation.stream.id}"
+    return f"{kind_name(operation.ticket.kind)} #{operation.ticket.seq}{where}"
 
 
 cdef str kind_name(rt.Kind kind):
@@ -370,9 +384,8 @@ cdef Operation new_follower(Operation followed, bint quiet=False):
     return operation
 
 
-cdef Operation new_finished(StreamCore stream):
+cdef Operation new_finished():
     cdef Operation operation = Operation.__new__(Operation)
-    operation.stream = stream
     operation.bridge = current_bridge()
     operation.state = FINISHED
     return operation

@@ -235,6 +235,7 @@ cdef class StreamCore:
         cdef Operation operation = self.new_operation()
         operation.keep = event.handle
         event.operation = self.submit(operation, command)
+        event.stream = self
         return event
 
     def wait(self, event: Event) -> Operation:
@@ -255,9 +256,9 @@ cdef class StreamCore:
         cdef FailureRecord record
         if failure.get() is NULL:
             with nogil:
-                failure = recorded.stream.stream.get().failure_of(recorded.ticket.seq)
+                failure = event.stream.stream.get().failure_of(recorded.ticket.seq)
         if failure.get() is not NULL:
-            record = record_of(recorded.stream, failure)
+            record = record_of(event.stream, failure)
             record.tell()
             raise _errors.DependencyError.behind(record.exception, f"wait for {event!r}", device=self.core.index)
         cdef rt.Command command
@@ -265,8 +266,8 @@ cdef class StreamCore:
         command.subject = event.handle.event
         cdef Operation operation = self.new_operation()
         operation.keep = event.handle
-        if recorded.stream is not self:
-            operation.ticket.more().source = recorded.stream.stream
+        if event.stream is not self:
+            operation.ticket.more().source = event.stream.stream
             operation.ticket.more().source_seq = recorded.ticket.seq
         return self.submit(operation, command)
 
@@ -344,6 +345,7 @@ cdef class StreamCore:
         cdef Operation before = None
         if _to_be_asked is not None and in_drain():
             before, _to_be_asked = _to_be_asked, None
+        if before is not None and before.in_flight:  # it may have finished in this very drain
             with nogil:
                 status = rt.arm_and_submit(
                     deref(before.stream.stream), before.ticket, deref(self.stream), operation.ticket, command)
@@ -395,12 +397,12 @@ cdef class StreamCore:
         It raises when what was submitted last has failed or ran behind a failure.
         """
         if self.latest is None:
-            return new_finished(self)
+            return new_finished()
         return new_follower(self.latest)
 
     def _drained(self) -> Operation:
         """As `join`, but failures are left to those who await the operations."""
-        return new_finished(self) if self.latest is None else new_follower(self.latest, quiet=True)
+        return new_finished() if self.latest is None else new_follower(self.latest, quiet=True)
 
     def __await__(self):
         return self.join().__await__()

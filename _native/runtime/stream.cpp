@@ -69,7 +69,9 @@ int Stream::submit(Ticket &ticket, const Command &command) {
     ticket.on_host = true;
     queue_.push_back(Queued{&ticket, command});
     last_seq_.store(ticket.seq, std::memory_order_release);
-    wake_worker();
+    if (in_flight_ < device_.options().flight_limit) {
+        wake_worker();
+    }  // or else the next report does
     return kSubmitted;
 }
 
