@@ -97,7 +97,7 @@ async def test_a_cancelled_operation_with_a_message_that_refers_to_it(
         del operation
         gc.collect()
         assert gone() is not None  # until the device is past it
-    await stream
+    await stream.memset(buffer, 2)  # the stream refers to its latest operation
     gc.collect()
     assert gone() is None
 
@@ -111,6 +111,6 @@ async def test_a_callback_that_refers_to_its_operation(npu: aa.Device, stream: a
         del operation
         gc.collect()
         assert gone() is not None
-    await stream
+    await stream.memset(buffer, 2)  # the stream refers to its latest operation
     gc.collect()
     assert gone() is None
