@@ -26,7 +26,7 @@ __all__ = ["NAME", "goal", "run"]
 NAME = "health"
 IDLE = "idle"
 _COROUTINES = 64
-_SECONDS = 0.4
+_SECONDS = 0.5
 _RATES = {8_000: 1000.0, 80_000: 100.0}  # operations per second: device time of each in microseconds
 
 
