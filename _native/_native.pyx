@@ -23,6 +23,7 @@ from cpython.buffer cimport (
     Py_buffer, PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_CheckBuffer,
     PyObject_GetBuffer,
 )
+from cpython.long cimport PyLong_AsLongAndOverflow
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from cython.operator cimport dereference as deref
 from libc.stddef cimport size_t
@@ -75,6 +76,7 @@ __all__ = [
     "Run",
     "StreamCore",
     "forget_closed_loops",
+    "in_drain",
     "load_library",
     "ticket_counts",
 ]

@@ -103,8 +103,8 @@ cdef bint under_trio():
     return _sniffio_local.name == "trio"
 
 
-cdef inline bint in_drain():
-    """Whether a loop of asyncio runs this as part of what it does with finished operations."""
+cpdef bint in_drain():
+    """Whether this runs in a task that a loop of asyncio steps while it resolves what has finished."""
     return _draining_on is PyThreadState_Get()
 
 

@@ -305,7 +305,8 @@ cdef class Await:
         cdef Operation operation = self.operation
         if operation.state == PENDING:
             if self.suspended:
-                raise RuntimeError("an operation was resumed before it was done; await it inside an asyncio or trio task")
+                raise RuntimeError(
+                    "an operation was resumed before it was done; await it inside an asyncio or trio task")
             self.suspended = True
             if operation.suspend():
                 return operation

@@ -193,10 +193,11 @@ cdef class StreamCore:
             RuntimeClosedError, AclError: as `memcpy`.
         """
         self.check_usable()
-        value = operator.index(value)
+        cdef int overflow
+        cdef long byte = PyLong_AsLongAndOverflow(value if type(value) is int else operator.index(value), &overflow)
         if not isinstance(dst, DeviceBuffer):
             raise TypeError(f"memset sets device memory: dst must be a DeviceBuffer, not {type(dst).__name__}")
-        if not 0 <= value <= 255:
+        if overflow or not 0 <= byte <= 255:
             raise ValueError(f"memset sets bytes: value must be 0 to 255, not {value}")
         cdef Side to
         cdef object keep = side_of(dst, self.core, True, "dst", &to)
@@ -204,7 +205,7 @@ cdef class StreamCore:
         command.kind = rt.Kind.Memset
         set_place(command.dst, to)
         command.size = to.nbytes
-        command.value = value
+        command.value = byte
         cdef Operation operation = self.new_operation()
         operation.keep = keep
         return self.submit(operation, command)

@@ -12,7 +12,7 @@ from aioascend.bench.settings import Settings
 
 __all__ = ["NAMES", "Scenario", "scenario"]
 
-NAMES = ("single", "gather", "chains", "health", "in-flight", "fairness", "busy-thread")
+NAMES = ("single", "gather", "chains", "health", "in-flight", "fairness", "busy-thread", "overlap", "figures")
 
 
 class Scenario(Protocol):

@@ -8,6 +8,7 @@ import gc
 import importlib.util
 import sys
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -81,6 +82,15 @@ def sim() -> Iterator[Simulator]:
     _native.forget_closed_loops()
     assert _native.ticket_counts()["live"] == 0
     assert {what: sim.live(what) for what in LIVE} == before
+
+
+@pytest.fixture(params=["instant", "brisk"])
+def pace(request: pytest.FixtureRequest, sim: Simulator, tmp_path: Path) -> str:
+    """For races: tasks that are over when they are launched, and tasks that the device's own thread ends."""
+    if request.param == "brisk":
+        (tmp_path / "brisk.toml").write_text('name = "brisk"\nlaunch_overhead_us = 1\n', encoding="utf-8")
+        sim.set_profile(tmp_path / "brisk.toml")
+    return str(request.param)
 
 
 @pytest.fixture

@@ -83,7 +83,7 @@ async def test_cancel_of_the_operation_itself(npu: aa.Device, stream: aa.Stream,
 
 @pytest.mark.asyncio_only
 async def test_a_thousand_random_cancellations(
-    npu: aa.Device, stream: aa.Stream, other: aa.Stream, sim: Simulator
+    npu: aa.Device, stream: aa.Stream, other: aa.Stream, sim: Simulator, pace: str
 ) -> None:
     chance = random.Random(7)
     buffer = npu.empty(4, "uint8")
@@ -107,7 +107,7 @@ async def test_a_thousand_random_cancellations(
 
 
 @pytest.mark.asyncio_only
-async def test_cancel_races_with_the_report(npu: aa.Device, stream: aa.Stream) -> None:
+async def test_cancel_races_with_the_report(npu: aa.Device, stream: aa.Stream, pace: str) -> None:
     buffer = npu.empty(4, "uint8")
     chance = random.Random(11)
     for _ in range(1000):

@@ -30,7 +30,7 @@ def in_thread(main: Any) -> threading.Thread:
     return thread
 
 
-def test_two_loops_in_two_threads_share_a_device(sim: Simulator) -> None:
+def test_two_loops_in_two_threads_share_a_device(sim: Simulator, pace: str) -> None:
     barrier = threading.Barrier(2)
     failures: list[BaseException] = []
 

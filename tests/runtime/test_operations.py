@@ -139,7 +139,7 @@ async def test_gather_wait_shield_as_completed_wait_for(npu: aa.Device, stream: 
 
 
 @pytest.mark.asyncio_only
-async def test_gather_of_a_thousand(npu: aa.Device, stream: aa.Stream, other: aa.Stream) -> None:
+async def test_gather_of_a_thousand(npu: aa.Device, stream: aa.Stream, other: aa.Stream, pace: str) -> None:
     buffer = npu.empty(4, "uint8")
     await asyncio.gather(*[(stream, other)[i % 2].memset(buffer, i % 256) for i in range(1000)])
 

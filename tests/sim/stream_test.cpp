@@ -37,6 +37,43 @@ TEST(tasks_of_a_stream_run_in_order) {
     }
 }
 
+TEST(a_small_task_without_duration_is_over_when_its_launch_returns) {
+    Scene scene;
+    Copies copies;
+    aclrtStream stream = scene.stream(), other = scene.stream();
+    aclrtEvent event = scene.event();
+    copies.host.bytes()[0] = 42;
+    OK(copies.into(stream));
+    CHECK(is_complete(stream));
+    HostBuffer back(64);
+    OK(aclrtMemcpyAsync(back.p, 64, copies.device.p, 64, ACL_MEMCPY_DEVICE_TO_HOST, stream));
+    CHECK_EQ(int(back.bytes()[0]), 42);
+
+    OK(aclsimHoldStream(stream));  // then it keeps its place
+    OK(aclrtMemsetAsync(copies.device.p, 64, 1, 64, stream));
+    OK(aclrtRecordEvent(event, stream));
+    OK(aclrtStreamWaitEvent(other, event));
+    OK(aclrtMemcpyAsync(back.p, 64, copies.device.p, 64, ACL_MEMCPY_DEVICE_TO_HOST, other));
+    CHECK(!is_complete(other));
+    CHECK_EQ(int(back.bytes()[0]), 42);
+    OK(aclsimReleaseStream(stream));
+    OK(aclrtSynchronizeStream(other));
+    CHECK_EQ(int(back.bytes()[0]), 1);
+    OK(aclrtMemsetAsync(copies.device.p, 64, 2, 64, other));
+    CHECK(is_complete(other));
+}
+
+TEST(a_failing_task_without_duration_fails_like_any_other) {
+    Scene scene;
+    Copies copies;
+    aclrtStream stream = scene.stream();
+    OK(aclsimFailTask(0, stream, "memcpy_h2d", 1, ACL_ERROR_RT_AICORE_EXCEPTION));
+    OK(copies.into(stream));
+    CHECK_CODE(aclrtSynchronizeStream(stream), ACL_ERROR_RT_AICORE_EXCEPTION);
+    OK(copies.into(stream));
+    OK(aclrtSynchronizeStream(stream));
+}
+
 TEST(the_default_stream_orders_with_nobody) {
     Scene scene;
     Copies copies;
