@@ -33,7 +33,7 @@ def run(settings: Settings) -> list[Row]:
     else:
         every = tuple(CONTENDERS)
         loads = [Load(1, 600, every, chains=True), Load(64, 6400, every, chains=True)]
-        loads += [Load(64, 640, every, chains=True, device_us=50), Load(64, 128, every, chains=True, device_us=1000)]
+        loads += [Load(64, 640, every, chains=True, device_us=50), Load(8, 32, every, chains=True, device_us=1000)]
     return measure_loads(NAME, loads, settings) + _submits(settings)
 
 

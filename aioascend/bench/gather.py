@@ -22,7 +22,7 @@ def run(settings: Settings) -> list[Row]:
     if settings.quick:
         return measure_loads(NAME, [Load(64, 25600, ("aioascend", "pyacl", "executor-4", "executor-32"))], settings)
     every = tuple(CONTENDERS)
-    loads = [Load(64, 25600, every), Load(1024, 20480, every)]
+    loads = [Load(64, 25600, every), Load(1024, 10240, every)]
     loads += [Load(64, 6400, every, device_us=50), Load(64, 640, every, device_us=1000)]
     return measure_loads(NAME, loads, settings)
 

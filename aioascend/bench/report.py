@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
 import math
 import os
@@ -22,6 +21,7 @@ from rich.table import Table
 import aioascend
 from aioascend.bench.pyacl import load_acl
 from aioascend.bench.results import Goal, Row
+from aioascend.bench.sections import Section, sections
 from aioascend.bench.settings import Settings
 
 __all__ = ["Progress", "outcome", "read", "show"]
@@ -172,34 +172,35 @@ def show(
         soft_wrap=True,
     )
     before = {_key(row): row for row in earlier["rows"]} if earlier else None
-    setting = _setting_of
-    for (scenario, described, unit), group in itertools.groupby(rows, lambda r: (r.scenario, setting(r), r.unit)):
-        console.print(_table(f"{scenario}: {described}", unit, list(group), before))
+    for section in sections(rows):
+        console.print(_table(section, before))
     for name, why in result["unavailable"].items():
         console.print(f"{name} was not run: {why}", style="yellow", soft_wrap=True)
     if goals:
         console.print(_goal_table(goals))
 
 
-def _setting_of(row: Row) -> str:
-    return ", ".join(f"{key} {_number(value)}" for key, value in row.parameters.items())
-
-
-def _table(title: str, unit: str, rows: list[Row], before: dict[str, dict[str, Any]] | None) -> Table:
-    table = Table(title=title, title_justify="left")
-    counters = [name for name in dict.fromkeys(name for row in rows for name in row.counters) if _is_shown(name)]
-    ratios = list(dict.fromkeys(name for row in rows for name in row.ratios))
+def _table(section: Section, before: dict[str, dict[str, Any]] | None) -> Table:
+    table = Table(title=section.title, title_justify="left")
+    counters = [
+        name for name in dict.fromkeys(name for row in section.rows for name in row.counters) if _is_shown(name)
+    ]
+    ratios = list(dict.fromkeys(name for row in section.rows for name in row.ratios))
+    has_cpu = any(row.cpu_us_per_op is not None for row in section.rows)
     for heading in ("contender", "loop"):
         table.add_column(heading, no_wrap=True)
-    for heading in (unit, "±", "CPU us/op", *ratios, *counters, *(("before", "now/before") if before else ())):
+    figures = [section.unit, "±", *(["CPU us/op"] if has_cpu else []), *ratios, *counters]
+    for heading in [*section.differing, *figures, *(["before", "now/before"] if before is not None else [])]:
         table.add_column(heading.replace("_", " "), justify="right")
-    for row in rows:
-        cells = [row.contender, row.loop, _number(row.median), _number(row.spread), _number(row.cpu_us_per_op)]
+    for row in section.rows:
+        cells = [row.contender, row.loop, *(_number(row.parameters.get(name)) for name in section.differing)]
+        cells += [_number(row.median), _number(row.spread)]
+        cells += [_number(row.cpu_us_per_op)] if has_cpu else []
         cells += [_number(row.ratios.get(name)) for name in ratios]
         cells += [_number(row.counters.get(name)) for name in counters]
         if before is not None:
             cells += _change(row, before.get(_key(dataclasses.asdict(row))))
-        table.add_row(*cells, style="bold" if row.contender == "aioascend" else None)
+        table.add_row(*cells, style="bold" if row.contender.startswith("aioascend") else None)
     return table
 
 

@@ -15,6 +15,7 @@ from aioascend.bench.goals import best, find, merge, share_of
 from aioascend.bench.harness import Case, Sample, above_floor, compare, measure, row_of, stopwatch
 from aioascend.bench.placement import Placement
 from aioascend.bench.results import Goal, Part, Row, median_and_spread
+from aioascend.bench.sections import sections
 from aioascend.bench.settings import Settings
 
 AT = {"coroutines": 64, "placement": "two"}
@@ -94,6 +95,21 @@ def test_goals_of_one_name_become_one() -> None:
     assert [goal.holds for goal in merged] == [True, False]
     assert merged[1].value == pytest.approx(1.2)
     assert Part("many", 60.0, 50.0, at_least=True).holds
+
+
+def test_settings_with_few_rows_share_a_section() -> None:
+    def at(contender: str, coroutines: int) -> Row:
+        return dataclasses.replace(row(contender, 1.0), parameters={"coroutines": coroutines, "placement": "two"})
+
+    few = [at("aioascend", 1), at("aioascend", 64), at("pyacl", 64)]
+    [section] = sections(few)
+    assert (section.title, section.unit, section.differing) == ("gather: placement two", "us/op", ("coroutines",))
+    assert section.rows == few
+    many = [at(name, count) for count in (1, 64) for name in ("floor", "aioascend", "pyacl")]
+    titles = [section.title for section in sections(many)]
+    assert titles == ["gather: coroutines 1, placement two", "gather: coroutines 64, placement two"]
+    assert [section.title for section in sections([row("aioascend", 1.0)])] == ["gather: coroutines 64, placement two"]
+    assert sections([]) == []
 
 
 def test_measuring_interleaves() -> None:
