@@ -46,9 +46,6 @@ cdef extern from "Python.h":
     PyCFunction PyCFunction_GetFunction(object) except? NULL
     int PyContext_Enter(object) except -1
     int PyContext_Exit(object) except -1
-    ctypedef struct PyThreadState:
-        pass
-    PyThreadState *PyThreadState_Get()
 
 cdef extern from *:
     """

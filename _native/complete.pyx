@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # The only place where an operation gets its result: from its ticket, once.
 
-cdef object _wakeup_names = ("task_wakeup", "TaskWakeupMethWrapper")
 cdef PyCFunction _task_wakeup = NULL
 
 
@@ -26,7 +25,7 @@ cdef bint is_wakeup_of_task(object callback):
         return False
     if PyCFunction_GetFunction(callback) == _task_wakeup:
         return True
-    if callback.__name__ not in _wakeup_names or not isinstance(callback.__self__, asyncio.Task):
+    if callback.__name__ != "task_wakeup" or not isinstance(callback.__self__, asyncio.Task):
         return False
     _task_wakeup = PyCFunction_GetFunction(callback)
     return True
@@ -77,7 +76,7 @@ cdef int complete(Operation operation, bint step_tasks) except -1:
         _tickets_late += 1
     if ticket.outcome == rt.Outcome.Ok:
         return operation.finish(None, step_tasks)
-    cdef FailureRecord record = record_of(operation.stream, ticket.failure())
+    cdef FailureRecord record = record_of(operation.stream.core, ticket.failure())
     operation.stream.note_failure(record)
     return operation.finish(record.failed(operation), step_tasks)
 
@@ -126,14 +125,14 @@ cdef class FailureRecord:
         return 0
 
 
-cdef FailureRecord record_of(StreamCore stream, const shared_ptr[rt.Failure] &failure):
+cdef FailureRecord record_of(DeviceCore device, const shared_ptr[rt.Failure] &failure):
     cdef FailureRecord record = _records.get(failure.get().id)
     cdef rt.Failure *facts = failure.get()
     if record is not None:
         return record
     record = FailureRecord.__new__(FailureRecord)
     record.failure = failure
-    record.device = stream.core
+    record.device = device
     record.streams = []
     record.told = facts.told
     if facts.code == 0:

@@ -27,7 +27,7 @@ cdef class Event:
 
     cdef EventHandle handle
     cdef Operation operation  # its latest record,
-    cdef StreamCore stream    # in this stream
+    cdef shared_ptr[rt.Stream] stream  # in this stream
     cdef DeviceCore core
     cdef readonly bint timing
     cdef object __weakref__
@@ -43,7 +43,7 @@ cdef class Event:
         if self.operation.state == FINISHED:
             return True
         cdef bint complete
-        if self.operation.ticket.seq > self.stream.stream.get().issued_seq():
+        if self.operation.ticket.seq > self.stream.get().issued_seq():
             return False  # its record still waits on the host
         with nogil:
             complete = self.core.device.event_complete(self.handle.event)
@@ -63,7 +63,7 @@ cdef class Event:
         if not self.timing or not start.timing:
             raise ValueError("elapsed time needs two events recorded with timing=True")
         for event in (start, self):
-            if (<Event>event).operation.ticket.seq > (<Event>event).stream.stream.get().issued_seq():
+            if (<Event>event).operation.ticket.seq > (<Event>event).stream.get().issued_seq():
                 raise _errors.error_from_code(107006, "aclrtEventElapsedTime", "The event has not been reached yet.")
         with nogil:
             code = self.core.device.api().aclrtEventElapsedTime(&milliseconds, start.handle.event, self.handle.event)

@@ -5,9 +5,13 @@ cdef object _running_loop = asyncio._get_running_loop
 cdef dict _modules = sys.modules
 cdef dict _bridges = {}  # id of an asyncio loop or trio token -> LoopBridge
 cdef LoopBridge _latest_bridge = None
-cdef LoopBridge _draining = None         # resolves what has finished, and steps tasks,
-cdef PyThreadState *_draining_on = NULL  # on this thread
 cdef object _sniffio_local = None  # set once trio is there; its `name` says which library runs this thread
+
+cdef extern from *:
+    """
+    static thread_local void *aioascend_draining = nullptr;
+    """
+    void *_draining "aioascend_draining"  # the LoopBridge that resolves what has finished, on this thread
 
 cdef long long _tickets_live = 0
 cdef long long _tickets_late = 0
@@ -21,6 +25,9 @@ cdef class LoopBridge:
     cdef rt.Bridge *bridge
     cdef object loop_ref      # asyncio: a weak reference to the loop
     cdef readonly object token  # trio: its token
+    # In a drain: what is awaited, but asked for a report only together with the next submit, or when the drain ends. Before
+    # that the loop could do nothing with it, and so the GIL is given up once for both.
+    cdef Operation to_be_asked
     cdef bint is_closed
     cdef object __weakref__
 
@@ -29,7 +36,8 @@ cdef class LoopBridge:
 
     def __dealloc__(self):
         # Every operation in flight holds its bridge, so nothing can be queued here any more.
-        del self.bridge
+        with nogil:
+            del self.bridge
 
     def __init__(self) -> None:
         raise made_by("open_device")
@@ -55,18 +63,31 @@ cdef class LoopBridge:
 
     def drain(self) -> None:
         """Resolve everything that has finished. Runs on the loop's thread when the descriptor is readable."""
-        global _draining, _draining_on
+        global _draining
         cdef rt.Ticket *ticket
-        cdef bint by_asyncio = self.token is None
         with nogil:
             ticket = self.bridge.drain()
-        if by_asyncio:
-            _draining, _draining_on = self, PyThreadState_Get()
+        if self.token is not None:
+            complete_all(ticket, False)
+            return
+        _draining = <void *>self
         try:
-            complete_all(ticket, by_asyncio)
+            complete_all(ticket, True)
         finally:
-            _draining_on = NULL
-            ask_now()
+            _draining = NULL
+            self.ask_now()
+
+    cdef int ask_later(self, Operation operation) except -1:
+        self.ask_now()
+        self.to_be_asked = operation
+        return 0
+
+    cdef int ask_now(self) except -1:
+        cdef Operation operation = self.to_be_asked
+        self.to_be_asked = None
+        if operation is not None and operation.in_flight:  # it may have finished in this very drain
+            operation.arm()
+        return 0
 
     def close(self) -> None:
         """No more wake-ups; what still finishes is collected by whoever uses the runtime next."""
@@ -105,37 +126,14 @@ cdef bint under_trio():
 
 cpdef bint in_drain():
     """Whether this runs in a task that a loop of asyncio steps while it resolves what has finished."""
-    return _draining_on is PyThreadState_Get()
-
-
-# The operation whose report is asked for together with the next submit, or when the drain ends: before that the loop
-# could do nothing with it. Saves giving up the GIL twice for each await.
-cdef Operation _to_be_asked = None
-
-
-cdef int ask_later(Operation operation) except -1:
-    global _to_be_asked
-    ask_now()
-    _to_be_asked = operation
-    return 0
-
-
-cdef int ask_now() except -1:
-    global _to_be_asked
-    cdef Operation operation = _to_be_asked
-    if operation is not None:
-        _to_be_asked = None
-        if operation.in_flight:
-            with nogil:
-                operation.stream.stream.get().arm(operation.ticket)
-    return 0
+    return _draining is not NULL
 
 
 cdef LoopBridge current_bridge():
     """The bridge of the loop that runs on this thread; None when no loop does."""
     global _latest_bridge
     if in_drain():  # saves asking asyncio, which asks the kernel
-        return _draining
+        return <LoopBridge>_draining
     loop = _running_loop()
     if loop is None:
         return trio_bridge() if under_trio() else None

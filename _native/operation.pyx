@@ -33,7 +33,7 @@ cdef class Operation:
         asyncio.CancelledError: it was cancelled.
     """
 
-    # As small as can be: a hundred thousand may be in flight.
+    # Small, for a hundred thousand may be in flight.
     cdef rt.Ticket ticket
     cdef StreamCore stream       # None once it has succeeded
     cdef LoopBridge bridge       # where it is resolved; None as long as no loop has to do with it
@@ -108,8 +108,7 @@ cdef class Operation:
         Raises:
             RuntimeError: it has no asyncio loop.
         """
-        if not self.asked:
-            self.bind()
+        self.bind()
         loop = None if self.bridge is None else self.bridge.loop()
         if loop is None:
             raise RuntimeError("this operation belongs to no running asyncio event loop")
@@ -119,8 +118,7 @@ cdef class Operation:
         """Call `callback(operation)` through the event loop once it is done."""
         if context is None:
             context = copy_context()
-        if not self.asked:
-            self.bind()
+        self.bind()
         if self.bridge is None or self.bridge.token is not None:
             raise RuntimeError("a done-callback needs a running asyncio event loop; under trio await the operation")
         if self.state != PENDING:
@@ -213,10 +211,9 @@ cdef class Operation:
 
     cdef bint suspend(self) except -1:
         """Sees to it that whoever awaits will be woken. False when there is nothing to wait for any more."""
-        if not self.asked:
-            self.bind()
-            if self.state != PENDING:
-                return False
+        self.bind()
+        if self.state != PENDING:
+            return False
         self.check_loop()
         self.ask_for_report()
         self._asyncio_future_blocking = True
@@ -241,9 +238,11 @@ cdef class Operation:
         if bridge is self.bridge or bridge is None or (self.bridge is not None and not self.bridge.gone()):
             return 0
         cdef bint moved = True
+        cdef shared_ptr[rt.Stream] stream
         if self.in_flight:
+            stream = self.stream.stream  # without a loop it may finish on any thread meanwhile
             with nogil:
-                moved = self.stream.stream.get().rebind(self.ticket, deref(bridge.bridge))
+                moved = stream.get().rebind(self.ticket, deref(bridge.bridge))
         self.bridge = bridge
         self.asked = False
         if not moved:
@@ -260,7 +259,6 @@ cdef class Operation:
         return 0
 
     cdef int ask_for_report(self) except -1:
-        cdef int status
         if self.asked:
             return 0
         if isinstance(self.linked, Operation):
@@ -268,31 +266,48 @@ cdef class Operation:
         if not self.in_flight:
             return 0
         self.asked = self.bridge is not None
-        if in_drain():
-            return ask_later(self)
-        with nogil:
+        if in_drain() and self.bridge is current_bridge():
+            return self.bridge.ask_later(self)
+        return self.arm()
+
+    cdef int arm(self) except -1:
+        cdef int status
+        with nogil:  # its loop runs here, so it stays in flight meanwhile
             status = self.stream.stream.get().arm(self.ticket)
         if status != 0:
+            self.asked = False
             raise status_error(status, "the stream")
         return 0
 
     # --- resolving ---
 
     cdef int finish(self, Failed failed, bint step_tasks=False) except -1:
-        """Resolves it, unless it was cancelled; then only those are left who wait for the device."""
+        """Resolves it and its followers."""
         linked, self.linked = self.linked, None
-        if self.state == PENDING:
-            self.detail = None if self.quiet else failed
-            if self.detail is None:
-                self.stream = None
-            else:
-                self.track()
-            self.state = FINISHED
-            self.wake(step_tasks)
-        if isinstance(linked, list):
-            for follower in <list>linked:
-                (<Operation>follower).finish(failed, step_tasks)
+        if not isinstance(linked, list):
+            return self.resolve(failed, step_tasks)
+        leaving = None
+        for operation in [self, *linked]:
+            try:
+                (<Operation>operation).resolve(failed, step_tasks)
+            except (KeyboardInterrupt, SystemExit) as error:  # of a task; the others must not miss theirs
+                leaving = error
+                step_tasks = False
+        if leaving is not None:
+            raise leaving
         return 0
+
+    cdef int resolve(self, Failed failed, bint step_tasks) except -1:
+        self.linked = None
+        if self.state != PENDING:
+            return 0  # cancelled
+        if failed is None or self.quiet:
+            self.stream = None
+        else:
+            self.detail = failed
+            self.track()
+        self.state = FINISHED
+        return self.wake(step_tasks)
 
     def __repr__(self) -> str:
         state = "pending"

@@ -235,7 +235,7 @@ cdef class StreamCore:
         cdef Operation operation = self.new_operation()
         operation.keep = event.handle
         event.operation = self.submit(operation, command)
-        event.stream = self
+        event.stream = self.stream
         return event
 
     def wait(self, event: Event) -> Operation:
@@ -252,13 +252,15 @@ cdef class StreamCore:
                 "await the event on the host instead"
             )
         cdef Operation recorded = event.operation
-        cdef shared_ptr[rt.Failure] failure = recorded.ticket.failure()  # of a record that was not even issued
+        cdef shared_ptr[rt.Failure] failure
         cdef FailureRecord record
+        if not recorded.in_flight:
+            failure = recorded.ticket.failure()  # of a record that was not even issued
         if failure.get() is NULL:
             with nogil:
-                failure = event.stream.stream.get().failure_of(recorded.ticket.seq)
+                failure = event.stream.get().failure_of(recorded.ticket.seq)
         if failure.get() is not NULL:
-            record = record_of(event.stream, failure)
+            record = record_of(self.core, failure)
             record.tell()
             raise _errors.DependencyError.behind(record.exception, f"wait for {event!r}", device=self.core.index)
         cdef rt.Command command
@@ -266,8 +268,8 @@ cdef class StreamCore:
         command.subject = event.handle.event
         cdef Operation operation = self.new_operation()
         operation.keep = event.handle
-        if event.stream is not self:
-            operation.ticket.more().source = event.stream.stream
+        if event.stream.get() is not self.stream.get():
+            operation.ticket.more().source = event.stream
             operation.ticket.more().source_seq = recorded.ticket.seq
         return self.submit(operation, command)
 
@@ -335,7 +337,7 @@ cdef class StreamCore:
         return operation
 
     cdef Operation submit(self, Operation operation, const rt.Command &command):
-        global _tickets_live, _tickets_total, _to_be_asked
+        global _tickets_live, _tickets_total
         cdef int status
         cdef FailureRecord record
         Py_INCREF(operation)  # handed to the runtime; complete_all takes it back
@@ -343,8 +345,8 @@ cdef class StreamCore:
         _tickets_live += 1
         _tickets_total += 1
         cdef Operation before = None
-        if _to_be_asked is not None and in_drain():
-            before, _to_be_asked = _to_be_asked, None
+        if operation.bridge is not None:
+            before, operation.bridge.to_be_asked = operation.bridge.to_be_asked, None
         if before is not None and before.in_flight:  # it may have finished in this very drain
             with nogil:
                 status = rt.arm_and_submit(
@@ -364,7 +366,7 @@ cdef class StreamCore:
         operation.in_flight = False
         operation.keep = operation.source = None
         if status == rt.kPoisoned:
-            record = record_of(self, operation.ticket.failure())
+            record = record_of(self.core, operation.ticket.failure())
             self.note_failure(record)
             operation.finish(record.failed(operation))
             return operation

@@ -12,7 +12,7 @@
 namespace aioascend {
 
 Bridge::Bridge() : fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
-    spin_before_sleep(mutex_);
+    common::spin_before_sleep(mutex_);
 }
 
 Bridge::~Bridge() {
@@ -38,7 +38,8 @@ size_t Bridge::push(TicketList tickets) {
         if (!closed) {
             (queue_.head ? queue_.tail->next : queue_.head) = tickets.head;
             queue_.tail = tickets.tail;
-            queued = queued_ += tickets.size;
+            queued_ += tickets.size;
+            queued = fd_ >= 0 ? queued_ : 0;  // nobody will take them soon, so nobody is busy with them
             wake = !armed_ && fd_ >= 0;
             armed_ = armed_ || wake;
         }

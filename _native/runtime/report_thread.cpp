@@ -22,7 +22,7 @@ constexpr int32_t kEventWaitMs = 2;
 // A loop takes about a microsecond for each operation that it is given, so what is reported meanwhile is not urgent, and
 // gathering it costs less than being woken up for it, time and again.
 void leave_time(size_t operations) {
-    constexpr size_t kWorthIt = 8, kMost = 100;
+    constexpr size_t kWorthIt = 16, kMost = 100;
     if (operations >= kWorthIt) {
         const timespec pause{0, static_cast<long>(std::min(operations, kMost)) * 1000};
         nanosleep(&pause, nullptr);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The thread that hears from the device. It never takes the GIL and never waits for anything but reports.
+// The thread that hears from the device. It never takes the GIL, and waits for nothing but reports and busy loops.
 #pragma once
 
 #include <atomic>

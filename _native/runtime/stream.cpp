@@ -13,7 +13,7 @@ namespace aioascend {
 
 Stream::Stream(Device &device, aclrtStream handle, aclrtStream waiter, bool foreign)
     : device_(device), handle_(handle), waiter_(waiter), foreign_(foreign) {
-    spin_before_sleep(mutex_);
+    common::spin_before_sleep(mutex_);
     if (device.can().stream_get_id) {
         device.api().aclrtStreamGetId(handle, &id_);
     }

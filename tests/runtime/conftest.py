@@ -54,14 +54,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    dropped = [
-        item
-        for item in items
-        if item.get_closest_marker("asyncio_only") and item.callspec.params.get("anyio_backend", ("",))[0] == "trio"  # type: ignore[attr-defined]
-    ]
+    dropped = [item for item in items if item.get_closest_marker("asyncio_only") and _loop_of(item) == "trio"]
     if dropped:
         config.hook.pytest_deselected(items=dropped)
         items[:] = [item for item in items if item not in dropped]
+
+
+def _loop_of(item: pytest.Item) -> str:
+    call = getattr(item, "callspec", None)
+    return str(call.params.get("anyio_backend", ("",))[0]) if call is not None else ""
 
 
 @pytest.fixture(params=list(LOOPS.values()), ids=list(LOOPS))

@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import os
+import threading
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -207,3 +210,122 @@ async def test_operations_of_one_task_group_under_load(npu: aa.Device, pace: str
             for index in range(32):
                 group.start_soon(work, index)
     assert _native.ticket_counts()["live"] == 0
+
+
+async def test_a_delayed_report_arrives_without_further_work(
+    npu: aa.Device, stream: aa.Stream, sim: Simulator, tmp_path: Path
+) -> None:
+    buffer = npu.empty(8, "uint8")
+    sim.delay_report(0.01)
+    await stream.memset(buffer, 1)
+    sim.delay_report(0)
+    (tmp_path / "late.toml").write_text('name = "late"\ncallback_latency_us = 100\n', encoding="utf-8")
+    sim.set_profile(tmp_path / "late.toml")
+    await stream.memset(buffer, 2)
+
+
+def test_no_request_for_a_report_is_lost_between_two_loops(sim: Simulator) -> None:
+    """The sweep would make up for a lost one, from the report thread and late."""
+    together = threading.Barrier(3, timeout=60)
+    launched: list[int] = []
+
+    async def main() -> None:
+        async with aa.open_device(0, backend="sim") as npu, npu.create_stream() as stream:
+            buffers = [npu.empty(8, "uint8") for _ in range(16)]
+
+            async def work(buffer: aa.DeviceBuffer, times: int) -> None:
+                for value in range(times):
+                    await stream.memset(buffer, value % 256)
+
+            await asyncio.gather(*(work(buffer, 1) for buffer in buffers))  # the worker does what waits for memory
+            before = sim.calls_on_thread("aclrtLaunchCallback")
+            together.wait()
+            together.wait()
+            await asyncio.gather(*(work(buffer, 400) for buffer in buffers))
+            launched.append(sim.calls_on_thread("aclrtLaunchCallback") - before)
+            together.wait()
+            together.wait()
+
+    threads = [threading.Thread(target=asyncio.run, args=(main(),)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    together.wait()
+    before = sim.calls("aclrtLaunchCallback")
+    together.wait()
+    together.wait()
+    after = sim.calls("aclrtLaunchCallback")
+    together.wait()
+    for thread in threads:
+        thread.join()
+    assert after - before == sum(launched)
+
+
+def test_followers_get_done_when_a_task_ends_the_program() -> None:
+    outcomes: list[str] = []
+
+    async def leave(event: aa.Event) -> None:
+        await event
+        raise SystemExit
+
+    async def stay(event: aa.Event) -> None:
+        await event
+        outcomes.append("done")
+
+    async def opened() -> tuple[aa.Device, aa.Stream]:
+        npu = await aa.open_device(0, backend="sim")
+        return npu, await npu.create_stream()
+
+    loop = asyncio.new_event_loop()
+    npu, stream = loop.run_until_complete(opened())
+
+    async def main() -> None:
+        event = stream.record()
+        await asyncio.gather(leave(event), *(stay(event) for _ in range(3)), return_exceptions=True)
+
+    with pytest.raises(SystemExit):
+        loop.run_until_complete(main())
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.run_until_complete(npu.close())
+    loop.close()
+    assert outcomes == ["done"] * 3
+
+
+def test_an_operation_moves_to_the_loop_that_awaits_it_after_its_own_was_closed(sim: Simulator) -> None:
+    kept: list[Any] = []
+
+    async def first() -> None:
+        npu = await aa.open_device(0, backend="sim")
+        stream = await npu.create_stream()
+        buffer = npu.empty(8, "uint8")
+        await stream.memset(buffer, 0)
+        sim.hold(stream)
+        operation = stream.memset(buffer, 1)
+        kept.extend((npu, stream, operation))
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(asyncio.shield(operation), 0)  # it has been asked for
+
+    async def second() -> None:
+        npu, stream, operation = kept
+        sim.release(stream)
+        await asyncio.wait_for(operation, 60)
+        assert operation.get_loop() is asyncio.get_running_loop()
+        await npu.close()
+
+    asyncio.run(first())
+    asyncio.run(second())
+
+
+def test_the_descriptors_of_closed_loops_are_closed() -> None:
+    def event_descriptors() -> int:
+        names = (os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd"))
+        return sum("eventfd" in name for name in names)
+
+    async def main() -> None:
+        async with aa.open_device(0, backend="sim") as npu, npu.create_stream() as stream:
+            await stream.memset(npu.empty(8, "uint8"), 0)
+
+    _native.forget_closed_loops()
+    before = event_descriptors()
+    asyncio.run(main())
+    _native.forget_closed_loops()
+    assert event_descriptors() == before

@@ -103,7 +103,7 @@ const Profile &default_profile() {
 }
 
 Device::Device(int32_t device_id) : id(device_id) {
-    aioascend::spin_before_sleep(mutex);
+    common::spin_before_sleep(mutex);
     set_profile(default_profile());
 }
 

@@ -44,6 +44,9 @@ struct HostWaiter {
 
 using Lock = std::unique_lock<std::mutex>;
 
+// Copies up to here are made with the device's lock held, which larger ones would hold up others with.
+constexpr uint64_t small_bytes = 4 << 10;
+
 class Device {
 public:
     explicit Device(int32_t device_id);

@@ -291,7 +291,6 @@ bool Device::complete(Lock &lock, Stream &stream, uint64_t end) {
 
 // Copies and memsets. False: under way on another thread, or cancelled.
 bool Device::perform(Lock &lock, Stream &stream) {
-    constexpr uint64_t locked_limit = 4 << 10;
     if (has_late_work(stream)) {
         hand_to_pool(stream);
         return false;
@@ -300,7 +299,7 @@ bool Device::perform(Lock &lock, Stream &stream) {
     if (head.op != Op::Copy && head.op != Op::Set) {
         return true;
     }
-    if (head.bytes <= locked_limit) {
+    if (head.bytes <= small_bytes) {
         stream.result = touch_memory(head);
         return true;
     }

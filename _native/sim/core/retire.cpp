@@ -125,6 +125,7 @@ void Device::post_callback(Stream &stream, Entry &entry, uint64_t end) {
         post(stream.group, report);
     } else {
         delayed_reports_.emplace(due, DelayedReport{stream.group, report});
+        wake();  // the task may have run on the thread that launched it
     }
 }
 
@@ -170,7 +171,7 @@ aclsimRecord Device::describe(const Entry &entry, aclError code) const {
     return record;
 }
 
-// Synchronous copies on an undisturbed device without durations need no detour over the dispatcher.
+// On an undisturbed device without durations small tasks need no detour over the dispatcher.
 bool Device::can_run_inline(const Context &context) const {
     return profile_.instant() && !held_ && fault_ == 0 && task_abort == 0 && !stopping_ &&
            context.stop_code == 0 && faults.empty();

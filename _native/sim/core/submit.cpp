@@ -65,7 +65,6 @@ aclError Device::enqueue(Lock &lock, Stream &stream, Entry entry) {
 // A task that takes no time on an idle stream of an undisturbed device is over when its launch returns: waking the
 // dispatcher for it would cost more than the task.
 bool Device::may_run_here(Stream &stream) const {
-    constexpr uint64_t small = 4 << 10;
     const Entry &entry = stream.queue.front();
     if (stream.state != StreamState::Idle || stream.queue.size() != 1 || !may_start(stream) ||
         !can_run_inline(*stream.context) || sim_clock().is_virtual()) {
@@ -73,7 +72,7 @@ bool Device::may_run_here(Stream &stream) const {
     }
     switch (entry.op) {
         case Op::Copy:
-        case Op::Set: return entry.bytes <= small && entry.memory_epoch == memory_epoch();
+        case Op::Set: return entry.bytes <= small_bytes && entry.memory_epoch == memory_epoch();
         case Op::Record:
         case Op::Callback: return true;
         case Op::Wait: return entry.event.record->done;

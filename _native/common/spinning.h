@@ -7,9 +7,10 @@
 
 #include <mutex>
 
-namespace aioascend {
+namespace common {
 
-// To be called on a mutex that nobody uses yet.
+// To be called on a mutex that nobody uses yet: there std::mutex is a pthread_mutex_t that needs no destruction, so that it
+// may be set up once more.
 inline void spin_before_sleep(std::mutex &mutex) {
 #ifdef PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP
     pthread_mutexattr_t attributes;
@@ -22,4 +23,4 @@ inline void spin_before_sleep(std::mutex &mutex) {
 #endif
 }
 
-}  // namespace aioascend
+}  // namespace common
