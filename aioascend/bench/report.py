@@ -230,7 +230,7 @@ def _goal_table(goals: Sequence[Goal]) -> Table:
             target = f"{'≥' if part.at_least else '≤'} {_number(part.target)}"
             table.add_row(goal.name, part.name, _number(part.value), target, holds, part.note)
         if not goal.parts:
-            table.add_row(goal.name, "nothing that it speaks of was measured", "", "", "[red]no[/]", "")
+            table.add_row(goal.name, "not measured: it takes two cores", "", "", "[red]no[/]", "")
         table.add_section()
     return table
 

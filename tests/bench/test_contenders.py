@@ -80,6 +80,16 @@ def test_nothing_of_a_contender_is_left(name: str, tiny: Settings) -> None:
     assert not {thread for thread in left if "AnyIO" not in thread}
 
 
+def test_our_wakeups_are_counted(tiny: Settings) -> None:
+    async def work(contender: Contender) -> None:
+        before = contender.counters()["wakeups"]
+        await contender.copy(contender.lanes[0])
+        assert contender.counters()["wakeups"] == before + 1
+
+    for loop in LOOPS:
+        with_contender("aioascend", loop, tiny, work)
+
+
 @pytest.mark.parametrize("name", ["aioascend", "pyacl"])
 def test_callbacks_are_counted(name: str, tiny: Settings) -> None:
     async def work(contender: Contender) -> None:
