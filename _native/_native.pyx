@@ -78,6 +78,7 @@ __all__ = [
     "forget_closed_loops",
     "in_drain",
     "load_library",
+    "running_bridge",
     "ticket_counts",
 ]
 

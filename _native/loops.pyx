@@ -192,6 +192,11 @@ cdef collect_orphans():
     complete_all(ticket, False)
 
 
+def running_bridge() -> LoopBridge | None:
+    """The bridge of the loop that runs on this thread; None when no loop does."""
+    return current_bridge()
+
+
 def ticket_counts() -> dict:
     """Tickets: `live` now, `total` ever, `late` those that finished after they had been cancelled."""
     return {"live": _tickets_live, "total": _tickets_total, "late": _tickets_late}

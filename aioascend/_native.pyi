@@ -25,6 +25,7 @@ __all__ = [
     "forget_closed_loops",
     "in_drain",
     "load_library",
+    "running_bridge",
     "ticket_counts",
 ]
 
@@ -62,6 +63,7 @@ class LoopBridge:
 
 def forget_closed_loops() -> None: ...
 def in_drain() -> bool: ...
+def running_bridge() -> LoopBridge | None: ...
 def ticket_counts() -> dict[str, int]: ...
 
 # --- memory ---

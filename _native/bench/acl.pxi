@@ -53,7 +53,14 @@ cdef extern from "loader.h" namespace "aioascend" nogil:
     const Library *load_library(const string &, string &)
 
 
-cdef const AclApi *api = NULL
+cdef const AclApi *in_use = NULL  # by way of acl()
+
+
+cdef inline const AclApi *acl() except NULL:
+    if in_use is NULL:
+        raise RuntimeError("which library is measured has not been said: call use(path) first")
+    return in_use
+
 
 cdef tuple OPTIONAL = (
     b"aclrtCreateStreamWithConfig", b"aclrtStreamQuery", b"aclrtCreateEventWithFlag", b"aclrtQueryEventStatus",
@@ -68,7 +75,7 @@ def use(path: str) -> None:
     Raises:
         RuntimeError: it lacks a function that the benchmarks need.
     """
-    global api
+    global in_use
     cdef string where = path.encode()
     cdef string error
     cdef const Library *library = load_library(where, error)
@@ -77,4 +84,4 @@ def use(path: str) -> None:
     missing = [name.decode() for name in OPTIONAL if not library.api.has(name)]
     if missing:
         raise RuntimeError(f"the benchmarks cannot run on {path}: it lacks {', '.join(missing)}")
-    api = &library.api
+    in_use = &library.api

@@ -12,6 +12,9 @@
 #include <set>
 #include <thread>
 
+#include "common/pause.h"
+#include "spinning.h"
+
 namespace aioascend::bench {
 
 namespace {
@@ -58,13 +61,14 @@ struct Floor::State {
     bool stop = false;
     bool signalled = false;
     Machine *finished = nullptr;
+    size_t untaken = 0;  // how many those are
 
-    State(const AclApi &api, aclrtContext context) : api(api), context(context) {}
+    State(const AclApi &api, aclrtContext context) : api(api), context(context) { spin_before_sleep(mutex); }
     ~State();
 
     aclError start();
     void serve_reports();
-    void hand_over();
+    size_t hand_over();  // how many the loop has yet to take
     Machine *take();
     aclError launch(Machine &machine, Work work, Counts &counts);
     static void on_report(void *data);
@@ -120,6 +124,7 @@ aclError Floor::State::start() {
 
 void Floor::State::serve_reports() {
     of_thread = this;
+    sleep_exactly();
     api.aclrtSetCurrentContext(context);
     {
         std::unique_lock<std::mutex> lock(mutex);
@@ -127,7 +132,7 @@ void Floor::State::serve_reports() {
     }
     for (;;) {
         const aclError code = api.aclrtProcessReport(kReportWaitMs);
-        hand_over();
+        leave_time(hand_over());
         std::unique_lock<std::mutex> lock(mutex);
         if (code != 0 && code != ACL_ERROR_RT_REPORT_TIMEOUT) {
             changed.wait(lock, [this] { return stop; });  // unsubscribed: that is the end
@@ -144,23 +149,30 @@ void Floor::State::on_report(void *data) {
     of_thread->arrived = machine;
 }
 
-void Floor::State::hand_over() {
+size_t Floor::State::hand_over() {
     if (arrived == nullptr) {
-        return;
+        return 0;
     }
+    size_t count = 1;
     Machine *last = arrived;
-    while (last->next != nullptr) {
-        last = last->next;
+    for (; last->next != nullptr; last = last->next) {
+        ++count;
     }
-    std::lock_guard<std::mutex> lock(mutex);
-    last->next = finished;
-    finished = arrived;
-    arrived = nullptr;
-    if (!signalled) {
+    bool asleep;
+    {
+        std::lock_guard<std::mutex> lock(mutex);
+        last->next = finished;
+        finished = arrived;
+        arrived = nullptr;
+        count = untaken += count;
+        asleep = !signalled;
         signalled = true;
+    }
+    if (asleep) {
         const uint64_t one = 1;
         [[maybe_unused]] const ssize_t written = write(event_fd, &one, sizeof one);
     }
+    return count;
 }
 
 Floor::State::Machine *Floor::State::take() {
@@ -170,6 +182,7 @@ Floor::State::Machine *Floor::State::take() {
     signalled = false;
     Machine *all = finished;
     finished = nullptr;
+    untaken = 0;
     return all;
 }
 

@@ -59,6 +59,7 @@ cdef class Floor:
     cdef CFloor *floor
 
     def __init__(self, uintptr_t context, list lanes) -> None:
+        cdef const AclApi *api = acl()
         cdef vector[CLane] places
         cdef aclError code = 0
         for lane in lanes:
@@ -99,6 +100,7 @@ def submit_seconds(lane: tuple, size_t calls, size_t batch) -> float:
         calls: How many are timed.
         batch: How many of them are submitted to an empty stream; they must fit into its queue.
     """
+    cdef const AclApi *api = acl()
     cdef CLane place = lane_of(lane)
     cdef int64_t nanoseconds = 0
     cdef aclError code

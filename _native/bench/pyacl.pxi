@@ -18,38 +18,39 @@ cdef void trampoline(void *address) noexcept with gil:
 
 
 def init() -> int:
-    return api.aclInit(NULL)
+    return acl().aclInit(NULL)
 
 
 def set_device(int32_t device) -> int:
-    return api.aclrtSetDevice(device)
+    return acl().aclrtSetDevice(device)
 
 
 def reset_device(int32_t device) -> int:
-    return api.aclrtResetDevice(device)
+    return acl().aclrtResetDevice(device)
 
 
 def get_context() -> tuple:
     cdef aclrtContext context = NULL
-    cdef aclError code = api.aclrtGetCurrentContext(&context)
+    cdef aclError code = acl().aclrtGetCurrentContext(&context)
     return <uintptr_t>context, code
 
 
 def set_context(uintptr_t context) -> int:
-    return api.aclrtSetCurrentContext(<aclrtContext>context)
+    return acl().aclrtSetCurrentContext(<aclrtContext>context)
 
 
 def create_stream_with_config(uint32_t priority, uint32_t flag) -> tuple:
     cdef aclrtStream stream = NULL
-    cdef aclError code = api.aclrtCreateStreamWithConfig(&stream, priority, flag)
+    cdef aclError code = acl().aclrtCreateStreamWithConfig(&stream, priority, flag)
     return <uintptr_t>stream, code
 
 
 def destroy_stream(uintptr_t stream) -> int:
-    return api.aclrtDestroyStream(<aclrtStream>stream)
+    return acl().aclrtDestroyStream(<aclrtStream>stream)
 
 
 def synchronize_stream(uintptr_t stream) -> int:
+    cdef const AclApi *api = acl()
     cdef aclError code
     with nogil:
         code = api.aclrtSynchronizeStream(<aclrtStream>stream)
@@ -58,31 +59,32 @@ def synchronize_stream(uintptr_t stream) -> int:
 
 def stream_query(uintptr_t stream) -> tuple:
     cdef aclrtStreamStatus status = ACL_STREAM_STATUS_NOT_READY
-    cdef aclError code = api.aclrtStreamQuery(<aclrtStream>stream, &status)
+    cdef aclError code = acl().aclrtStreamQuery(<aclrtStream>stream, &status)
     return <int>status, code
 
 
 def create_event_with_flag(uint32_t flag) -> tuple:
     cdef aclrtEvent event = NULL
-    cdef aclError code = api.aclrtCreateEventWithFlag(&event, flag)
+    cdef aclError code = acl().aclrtCreateEventWithFlag(&event, flag)
     return <uintptr_t>event, code
 
 
 def destroy_event(uintptr_t event) -> int:
-    return api.aclrtDestroyEvent(<aclrtEvent>event)
+    return acl().aclrtDestroyEvent(<aclrtEvent>event)
 
 
 def record_event(uintptr_t event, uintptr_t stream) -> int:
-    return api.aclrtRecordEvent(<aclrtEvent>event, <aclrtStream>stream)
+    return acl().aclrtRecordEvent(<aclrtEvent>event, <aclrtStream>stream)
 
 
 def query_event_status(uintptr_t event) -> tuple:
     cdef aclrtEventRecordedStatus status = ACL_EVENT_RECORDED_STATUS_NOT_READY
-    cdef aclError code = api.aclrtQueryEventStatus(<aclrtEvent>event, &status)
+    cdef aclError code = acl().aclrtQueryEventStatus(<aclrtEvent>event, &status)
     return <int>status, code
 
 
 def synchronize_event(uintptr_t event) -> int:
+    cdef const AclApi *api = acl()
     cdef aclError code
     with nogil:
         code = api.aclrtSynchronizeEvent(<aclrtEvent>event)
@@ -91,41 +93,42 @@ def synchronize_event(uintptr_t event) -> int:
 
 def malloc(size_t size, int policy) -> tuple:
     cdef void *address = NULL
-    cdef aclError code = api.aclrtMalloc(&address, size, <aclrtMemMallocPolicy>policy)
+    cdef aclError code = acl().aclrtMalloc(&address, size, <aclrtMemMallocPolicy>policy)
     return <uintptr_t>address, code
 
 
 def free(uintptr_t address) -> int:
-    return api.aclrtFree(<void *>address)
+    return acl().aclrtFree(<void *>address)
 
 
 def malloc_host(size_t size) -> tuple:
     cdef void *address = NULL
-    cdef aclError code = api.aclrtMallocHost(&address, size)
+    cdef aclError code = acl().aclrtMallocHost(&address, size)
     return <uintptr_t>address, code
 
 
 def free_host(uintptr_t address) -> int:
-    return api.aclrtFreeHost(<void *>address)
+    return acl().aclrtFreeHost(<void *>address)
 
 
 def memcpy_async(uintptr_t dst, size_t dst_max, uintptr_t src, size_t count, int kind, uintptr_t stream) -> int:
-    return api.aclrtMemcpyAsync(<void *>dst, dst_max, <void *>src, count, <aclrtMemcpyKind>kind, <aclrtStream>stream)
+    return acl().aclrtMemcpyAsync(<void *>dst, dst_max, <void *>src, count, <aclrtMemcpyKind>kind, <aclrtStream>stream)
 
 
 def memset_async(uintptr_t address, size_t max_count, int32_t value, size_t count, uintptr_t stream) -> int:
-    return api.aclrtMemsetAsync(<void *>address, max_count, value, count, <aclrtStream>stream)
+    return acl().aclrtMemsetAsync(<void *>address, max_count, value, count, <aclrtStream>stream)
 
 
 def subscribe_report(uint64_t thread, uintptr_t stream) -> int:
-    return api.aclrtSubscribeReport(thread, <aclrtStream>stream)
+    return acl().aclrtSubscribeReport(thread, <aclrtStream>stream)
 
 
 def unsubscribe_report(uint64_t thread, uintptr_t stream) -> int:
-    return api.aclrtUnSubscribeReport(thread, <aclrtStream>stream)
+    return acl().aclrtUnSubscribeReport(thread, <aclrtStream>stream)
 
 
 def process_report(int32_t timeout) -> int:
+    cdef const AclApi *api = acl()
     cdef aclError code
     with nogil:
         code = api.aclrtProcessReport(timeout)
@@ -135,6 +138,7 @@ def process_report(int32_t timeout) -> int:
 def launch_callback(object function, object data, int block_type, uintptr_t stream) -> int:
     if not callable(function):
         raise TypeError("parameter must be callable")
+    cdef const AclApi *api = acl()
     cdef Call *call = <Call *>c_malloc(sizeof(Call))
     if call is NULL:
         raise MemoryError

@@ -9,10 +9,12 @@ import dataclasses
 import threading
 from collections.abc import Callable, Iterator, Sequence
 
-from aioascend.bench.concurrent import STREAMS, busy
+from aioascend.bench.busy import busy
+from aioascend.bench.concurrent import STREAMS
 from aioascend.bench.contenders import CONTENDERS, Place
+from aioascend.bench.device import device_time
 from aioascend.bench.goals import HEALTH, find
-from aioascend.bench.harness import Case, Sample, compare, device_time, measure, row_of, run_on, stopwatch
+from aioascend.bench.harness import Case, Sample, compare, measure, row_of, run_on, stopwatch
 from aioascend.bench.placement import Placement
 from aioascend.bench.results import Goal, Part, Row
 from aioascend.bench.settings import Settings
@@ -26,15 +28,15 @@ _SECONDS = 0.25
 
 def run(settings: Settings) -> list[Row]:
     """The rows, on asyncio and uvloop. Without CPU times: those of the other thread would be in them."""
-    loops = [loop for loop in settings.loops if loop != "trio"]
+    loops = settings.asyncio_loops
     # No poller: what it finds done at once never suspends it, and so nothing else on the loop would ever run.
     names = ["aioascend", "pyacl", "executor-4", "executor-32"]
     if settings.quick:
-        loops, names = ["asyncio"], names[:2]
+        loops, names = ("asyncio",), names[:2]
     cases = [
         Case(name, loop, {"coroutines": _COROUTINES, "placement": placement}, _runner(name, loop, placement, settings))
         for placement in settings.placements
-        for loop in loops
+        for loop in (loops if placement == settings.placements[0] else loops[:1])
         for name in names
     ]
     with device_time(settings, 0):

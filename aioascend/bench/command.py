@@ -4,13 +4,17 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import importlib
 import json
 import sys
 import time
+import traceback
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from aioascend.bench.goals import merge
-from aioascend.bench.results import Goal, Row
+from aioascend.bench.results import Outcome
 from aioascend.bench.scenarios import NAMES, scenario
 from aioascend.bench.settings import Settings, UnavailableError
 
@@ -37,58 +41,74 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Run with parsed arguments; the exit status: 0, 1 where a goal does not hold, 2 after a message on stderr."""
-    try:
-        from aioascend.bench import report
-    except ModuleNotFoundError as error:
-        return _refuse(f'{error}: pip install "aioascend[bench]"')
+    """Run with parsed arguments.
+
+    Returns:
+        The exit status: 0; 1 where a goal does not hold or a scenario failed, what was measured until then being shown
+        and written all the same; 2 after a message on stderr that says what is wrong with the arguments.
+    """
+    settings = Settings.for_this_machine(quick=args.quick)
+    if missing := _missing([*settings.loops, "rich", *(["matplotlib"] if args.plot else [])]):
+        return _refuse(f'there is no {" and no ".join(missing)}: pip install "aioascend[bench]"')
+    from aioascend.bench import report
+
     try:
         earlier = None if args.compare is None else report.read(args.compare)
-        if args.plot is not None:
-            _check_plot(args.plot)
-        if args.json is not None and not args.json.parent.is_dir():
-            raise ValueError(f"--json {args.json}: there is no folder {args.json.parent}")
+        _check_file("--json", args.json)
+        _check_file("--plot", args.plot, PLOT_FORMATS)
     except (OSError, ValueError) as error:
         return _refuse(str(error))
 
-    progress = report.Progress()
-    settings = Settings.for_this_machine(quick=args.quick, progress=progress.note)
-    began = time.monotonic()
-    rows: list[Row] = []
-    goals: list[Goal] = []
-    unavailable: dict[str, str] = {}
+    done, progress = Outcome(), report.Progress()
+    settings = dataclasses.replace(settings, progress=progress.note, note=done.notes.append)
     with progress:
         for name in dict.fromkeys(args.scenario or NAMES):
             progress.start(name)
+            began = time.monotonic()
             try:
-                found = scenario(name).run(settings)
+                rows = scenario(name).run(settings)
             except UnavailableError as error:
-                unavailable[name] = str(error)
+                done.unavailable[name] = str(error)
                 continue
-            rows += found
-            if (goal := scenario(name).goal(found)) is not None:
-                goals.append(goal)
-    goals = merge(goals)
-    outcome = report.outcome(settings, rows, goals, unavailable, time.monotonic() - began)
-    report.show(outcome, rows, goals, earlier)
+            except Exception as error:
+                done.failed[name] = f"{type(error).__name__}: {error}"
+                traceback.print_exception(error)
+                break
+            done.seconds[name] = time.monotonic() - began
+            done.rows += rows
+            if (goal := scenario(name).goal(rows)) is not None:
+                done.goals = merge([*done.goals, goal])
     if args.json is not None:
-        args.json.write_text(json.dumps(outcome, indent=1) + "\n", encoding="utf-8")
+        args.json.write_text(json.dumps(report.to_json(settings, done), indent=1) + "\n", encoding="utf-8")
+    report.show(settings, done, earlier)
     if args.plot is not None:
         from aioascend.bench import plot
 
-        plot.draw(rows, args.plot)
-    return 0 if all(goal.holds for goal in goals) else FAILED
+        plot.draw(done.rows, args.plot)
+    for name, why in done.failed.items():
+        print(f"aioascend bench: {name} failed, and nothing was run after it: {why}", file=sys.stderr)
+    return 0 if not done.failed and all(goal.holds for goal in done.goals) else FAILED
 
 
-def _check_plot(path: Path) -> None:
-    if path.suffix not in PLOT_FORMATS:
-        raise ValueError(f"--plot {path}: it must end in {' or '.join(PLOT_FORMATS)}")
-    if not path.parent.is_dir():
-        raise ValueError(f"--plot {path}: there is no folder {path.parent}")
+def _missing(packages: Iterable[str]) -> list[str]:
+    return [package for package in packages if not _can_import(package)]
+
+
+def _can_import(package: str) -> bool:
     try:
-        import matplotlib  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise ValueError(f'--plot: {error}: pip install "aioascend[bench]"') from None
+        importlib.import_module(package)
+    except ModuleNotFoundError:
+        return False
+    return True
+
+
+def _check_file(option: str, path: Path | None, suffixes: Sequence[str] = ()) -> None:
+    if path is None:
+        return
+    if suffixes and path.suffix not in suffixes:
+        raise ValueError(f"{option} {path}: it must end in {' or '.join(suffixes)}")
+    if not path.parent.is_dir():
+        raise ValueError(f"{option} {path}: there is no folder {path.parent}")
 
 
 def _refuse(message: str) -> int:

@@ -4,21 +4,21 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from aioascend.bench import _rivals
 from aioascend.bench.contenders import CONTENDERS, Contender, Place
-from aioascend.bench.harness import FLOOR, Case, Sample, compare, device_time, measure, row_of, run_on, stopwatch
+from aioascend.bench.device import device_time
+from aioascend.bench.harness import FLOOR, Case, Sample, compare, measure, row_of, run_on, stopwatch
 from aioascend.bench.placement import Placement
-from aioascend.bench.pyacl import Rig, load_acl
 from aioascend.bench.results import Row
+from aioascend.bench.rig import Rig, has_events, load_acl
 from aioascend.bench.settings import Settings
 
-__all__ = ["STREAMS", "Load", "Tally", "busy", "measure_loads", "run_all"]
+__all__ = ["STREAMS", "Load", "measure_loads", "run_all"]
 
 STREAMS = 8
 
@@ -54,8 +54,13 @@ class Load:
 
 
 def measure_loads(scenario: str, loads: Sequence[Load], settings: Settings) -> list[Row]:
-    """Each load for the floor and its contenders, on every loop and in every placement."""
+    """Each load for the floor and its contenders, on every loop and in every placement; trio only in the first one.
+
+    On a real device, what it cannot do is left out, with a note.
+    """
     rows: list[Row] = []
+    if not settings.simulated:
+        loads = _for_real_device(scenario, loads, settings)
     for device_us in sorted({load.device_us for load in loads}):
         with device_time(settings, device_us):
             cases = [
@@ -67,6 +72,23 @@ def measure_loads(scenario: str, loads: Sequence[Load], settings: Settings) -> l
             ]
             rows += [row_of(scenario, case, samples) for case, samples in measure(scenario, cases, settings)]
     return compare(rows)
+
+
+def _for_real_device(scenario: str, loads: Sequence[Load], settings: Settings) -> list[Load]:
+    """It takes the time it takes, and may not have an event for each coroutine."""
+    if times := sorted({load.device_us for load in loads} - {0.0}):
+        text = " and ".join(f"{device_us:g} us" for device_us in times)
+        settings.note(f"{scenario}: without {text} on the device: only the simulator can be told to take that")
+    possible: list[Load] = []
+    for load in loads:
+        names = [name for name in load.contenders if CONTENDERS[name].events]
+        if load.device_us:
+            continue
+        if names and not has_events(settings, load.coroutines):
+            settings.note(f"{scenario}: without {', '.join(names)} at {load.coroutines} coroutines: too few events")
+            load = dataclasses.replace(load, contenders=[name for name in load.contenders if name not in names])
+        possible.append(load)
+    return possible
 
 
 def _cases(load: Load, placement: str, settings: Settings) -> list[Case]:
@@ -81,7 +103,7 @@ def _cases(load: Load, placement: str, settings: Settings) -> list[Case]:
         Case(name, loop, parameters, _runner(load, name, loop, placement, settings))
         for name in load.contenders
         for loop in settings.loops
-        if loop != "trio" or CONTENDERS[name].trio
+        if loop != "trio" or (CONTENDERS[name].trio and placement == settings.placements[0])
     ]
 
 
@@ -149,33 +171,6 @@ async def run_all(contender: Contender, times: int, *, chains: bool = False) -> 
 async def _repeat(do: Callable[[Any], Awaitable[Any]], lane: Any, times: int) -> None:
     for _ in range(times):
         await do(lane)
-
-
-@dataclasses.dataclass
-class Tally:
-    """How many operations are done so far."""
-
-    done: int = 0
-    stop: bool = False
-
-
-@contextlib.asynccontextmanager
-async def busy(contender: Contender) -> AsyncIterator[Tally]:
-    """Keeps the device busy from all lanes of a contender, on asyncio; at the end what is in flight gets done."""
-    tally = Tally()
-    copy = contender.copy
-
-    async def repeat(lane: Any) -> None:
-        while not tally.stop:
-            await copy(lane)
-            tally.done += 1
-
-    tasks = [asyncio.ensure_future(repeat(lane)) for lane in contender.lanes]
-    try:
-        yield tally
-    finally:
-        tally.stop = True
-        await asyncio.gather(*tasks)
 
 
 def _asyncio_runs() -> bool:

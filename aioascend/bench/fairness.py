@@ -14,10 +14,10 @@ from typing import Any
 
 from aioascend.bench.concurrent import STREAMS
 from aioascend.bench.contenders import CONTENDERS, Contender, Place
-from aioascend.bench.harness import Case, Sample, compare, device_time, measure, row_of, run_on, stopwatch
-from aioascend.bench.heartbeat import percentile
+from aioascend.bench.device import device_time
+from aioascend.bench.harness import Case, Sample, compare, measure, row_of, run_on, stopwatch
 from aioascend.bench.placement import Placement
-from aioascend.bench.results import Goal, Row
+from aioascend.bench.results import Goal, Row, percentile
 from aioascend.bench.settings import Settings
 
 __all__ = ["NAME", "goal", "run"]
@@ -30,11 +30,11 @@ _DEVICE_US = 20.0
 
 def run(settings: Settings) -> list[Row]:
     """The rows, on asyncio and uvloop."""
-    loops = [loop for loop in settings.loops if loop != "trio"]
+    loops = settings.asyncio_loops
     names = ["aioascend", "pyacl", "executor-32"]
     greedy = settings.count(_GREEDY)
     if settings.quick:
-        loops, names, greedy = ["asyncio"], names[:2], greedy // 4
+        loops, names, greedy = ("asyncio",), names[:2], greedy // 4
     cases = [
         Case(
             name,
@@ -44,7 +44,7 @@ def run(settings: Settings) -> list[Row]:
         )
         for placement in settings.placements
         for count in (0, greedy)
-        for loop in loops
+        for loop in (loops if placement == settings.placements[0] else loops[:1])
         for name in names
     ]
     with device_time(settings, _DEVICE_US):

@@ -16,17 +16,16 @@ from pathlib import Path
 
 import aioascend as aa
 from aioascend.bench import video
+from aioascend.bench.device import device_profile
 from aioascend.bench.harness import Case, Sample, measure, run_on, stopwatch
 from aioascend.bench.results import Goal, Part, Row, median_and_spread
 from aioascend.bench.settings import Settings
 from aioascend.bench.staged import (
-    asyncio_loops,
     check,
     description,
     make_requests,
     overlapping,
     sequential,
-    simulated,
     warm_up,
 )
 from aioascend.testing import TaskRecord
@@ -223,7 +222,7 @@ def run(settings: Settings) -> list[Row]:
     Raises:
         UnavailableError: the library in use is not the simulator.
     """
-    loop = asyncio_loops(settings)[0]
+    loop = settings.asyncio_loops[0]
     cases = [
         _case(settings, figure, variant, loop)
         for figure in FIGURES
@@ -242,7 +241,7 @@ def run(settings: Settings) -> list[Row]:
 
 def _case(settings: Settings, figure: Figure, variant: Variant, loop: str) -> Case:
     async def main() -> Sample:
-        with simulated(settings, figure.path) as sim:
+        with device_profile(settings, figure.path.read_text(encoding="utf-8")) as sim:
             async with aa.open_device(0) as npu:
                 sample = await variant.program(npu, settings.count(variant.requests))
             if variant.name == SEQUENTIAL:

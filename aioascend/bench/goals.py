@@ -28,20 +28,24 @@ def best(rows: Iterable[Row | None]) -> Row | None:
 
 
 def share_of(
-    name: str, ours: Row | None, other: Row | None, floor: Row | None, target: float, *, cpu: bool = False
+    name: str, ours: Row | None, other: Row | None, floor: Row | None, target: float | None = None, *, cpu: bool = False
 ) -> list[Part]:
     """Our time above the floor as a share of the other's. No part where one of the three was not measured.
 
     Where the other's is no more than the spread of the measurement, the quotient says nothing: then it is infinite,
-    and the note says why.
+    and the note says why. The note also says so where one of the two is below the floor by more than the spread.
     """
     if ours is None or other is None or floor is None:
         return []
-    mine, _ = above_floor(ours, floor, cpu=cpu)
-    its, doubt = above_floor(other, floor, cpu=cpu)
-    if its <= doubt:
-        return [Part(name, float("inf"), target, note=f"{other.contender} is within {doubt:.3g} us of the floor")]
-    return [Part(name, mine / its, target, note=f"{mine:.3g} of {its:.3g} us")]
+    mine, my_doubt = above_floor(ours, floor, cpu=cpu)
+    its, its_doubt = above_floor(other, floor, cpu=cpu)
+    value, notes = mine / its if its > its_doubt else float("inf"), [f"{mine:.3g} of {its:.3g} us"]
+    if abs(its) <= its_doubt:
+        notes.append(f"{other.contender} is within {its_doubt:.3g} us of the floor")
+    for row, above, doubt in ((ours, mine, my_doubt), (other, its, its_doubt)):
+        if above < -doubt:
+            notes.append(f"{row.contender} is {-above:.3g} us below the floor, which is none then")
+    return [Part(name, value, target, note="; ".join(notes))]
 
 
 def merge(goals: Sequence[Goal]) -> list[Goal]:

@@ -8,10 +8,8 @@ import dataclasses
 import gc
 import random
 import resource
-import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from pathlib import Path
 from typing import TypeVar
 
 import anyio
@@ -27,7 +25,6 @@ __all__ = [
     "above_floor",
     "compare",
     "cpu_seconds",
-    "device_time",
     "measure",
     "row_of",
     "run_on",
@@ -179,26 +176,3 @@ def above_floor(row: Row, floor: Row, *, cpu: bool = False) -> tuple[float, floa
         return row.median - floor.median, row.spread + floor.spread
     value = (row.cpu_us_per_op or 0.0) - (floor.cpu_us_per_op or 0.0)
     return value, row.counters["cpu_spread"] + floor.counters["cpu_spread"]
-
-
-@contextlib.contextmanager
-def device_time(settings: Settings, microseconds: float) -> Iterator[None]:
-    """Let every copy take this long on the device, eight at a time in each direction.
-
-    On real devices copies take what they take: only 0, which stands for that, is accepted.
-    """
-    if settings.backend.kind != "sim" and microseconds == 0:
-        yield
-        return
-    sim = settings.simulator(f"a device time of {microseconds:g} us")
-    profile = f'name = "bench"\ncopy_latency_us = {microseconds}\ncopy_engines = 8\nevent_limit = 65536\n'
-    with tempfile.TemporaryDirectory(prefix="aioascend-bench-") as folder:
-        path = Path(folder) / "bench.toml"
-        path.write_text(profile, encoding="utf-8")
-        sim.reset()
-        sim.set_profile(path)
-    sim.set_timeline_capacity(0)
-    try:
-        yield
-    finally:
-        sim.reset()

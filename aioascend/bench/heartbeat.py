@@ -16,7 +16,7 @@ import os
 import struct
 import time
 
-__all__ = ["Heartbeat", "percentile"]
+__all__ = ["Heartbeat"]
 
 PERIOD_NS = 1_000_000
 _TFD_NONBLOCK_CLOEXEC = os.O_NONBLOCK | os.O_CLOEXEC
@@ -104,9 +104,3 @@ def _new_timer() -> tuple[int, int]:
         os.close(fd)
         raise OSError(ctypes.get_errno(), "timerfd_settime")
     return fd, first
-
-
-def percentile(values: list[float], share: float) -> float:
-    """The least value that this share of all do not exceed."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]

@@ -21,7 +21,8 @@ from typing import Any
 
 from aioascend.bench.concurrent import STREAMS
 from aioascend.bench.contenders import CONTENDERS, Contender, Place
-from aioascend.bench.harness import Case, Sample, device_time, measure, row_of, run_on, stopwatch
+from aioascend.bench.device import device_time
+from aioascend.bench.harness import Case, Sample, measure, row_of, run_on, stopwatch
 from aioascend.bench.placement import Placement
 from aioascend.bench.results import Goal, Part, Row, median_and_spread
 from aioascend.bench.settings import Settings
@@ -37,7 +38,7 @@ _LEAST_OPERATIONS = 20_000  # of one measurement
 def run(settings: Settings) -> list[Row]:
     """The rows; quick runs have what the goal needs. pyACL cannot hold more than a stream's queue: it blocks."""
     sim = settings.simulator("holding operations in flight")
-    loops = ["asyncio"] if settings.quick else [loop for loop in settings.loops if loop != "trio"]
+    loops = ("asyncio",) if settings.quick else settings.asyncio_loops
     kinds = ["list"] if settings.quick else ["list", "tasks"]
     first = settings.placements[0]
     cases = [
@@ -148,8 +149,11 @@ def goal(rows: Sequence[Row]) -> Goal:
         )
         if len(by_count) > 1:
             costs = [row.cpu_us_per_op or 0.0 for row in by_count]
-            growth = max(more / few for few, more in itertools.combinations(costs, 2))
-            note = ", ".join(f"{row.parameters['in_flight']}: {row.cpu_us_per_op:.3g} us" for row in by_count)
+            pairs = itertools.combinations(costs, 2)
+            growth = max(more / few if few > 0 else float("inf") for few, more in pairs)
+            note = ", ".join(
+                f"{row.parameters['in_flight']}: {cost:.3g} us" for row, cost in zip(by_count, costs, strict=True)
+            )
             name = f"growth of the CPU time per awaited operation, from any number in flight to any larger, {loop}"
             parts.append(Part(name, growth, 1.15, note=note))
     for row in rows:

@@ -19,12 +19,12 @@ from rich.console import Console
 from rich.table import Table
 
 import aioascend
-from aioascend.bench.pyacl import load_acl
-from aioascend.bench.results import Goal, Row
+from aioascend.bench.results import Goal, Outcome, Row
+from aioascend.bench.rig import load_acl
 from aioascend.bench.sections import Section, sections
 from aioascend.bench.settings import Settings
 
-__all__ = ["Progress", "outcome", "read", "show"]
+__all__ = ["Progress", "read", "show", "to_json"]
 
 _SAY_AGAIN_SECONDS = 5.0
 _FILE_WIDTH = 140  # where the output is no terminal
@@ -58,9 +58,7 @@ class Progress:
             self._console.print(text, soft_wrap=True)
 
 
-def outcome(
-    settings: Settings, rows: Sequence[Row], goals: Sequence[Goal], unavailable: dict[str, str], seconds: float
-) -> dict[str, Any]:
+def to_json(settings: Settings, done: Outcome) -> dict[str, Any]:
     """Everything, ready for JSON. What is infinite or no number becomes null."""
     plain: dict[str, Any] = _plain(
         {
@@ -71,9 +69,8 @@ def outcome(
                 "rounds": settings.rounds,
                 "loops": settings.loops,
                 "placements": settings.placements,
-                "seconds": round(seconds, 1),
             },
-            "rows": [dataclasses.asdict(row) for row in rows],
+            **dataclasses.asdict(done),
             "goals": [
                 {
                     "name": goal.name,
@@ -82,9 +79,8 @@ def outcome(
                     "holds": goal.holds,
                     "parts": [{**dataclasses.asdict(part), "holds": part.holds} for part in goal.parts],
                 }
-                for goal in goals
+                for goal in done.goals
             ],
-            "unavailable": unavailable,
         }
     )
     return plain
@@ -156,28 +152,26 @@ def _key(row: dict[str, Any]) -> str:
 # --- the terminal ---
 
 
-def show(
-    result: dict[str, Any], rows: Sequence[Row], goals: Sequence[Goal], earlier: dict[str, Any] | None = None
-) -> None:
+def show(settings: Settings, done: Outcome, earlier: dict[str, Any] | None = None) -> None:
     """Prints the tables."""
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = _FILE_WIDTH
-    machine = result["machine"]
+    machine = _machine(settings)
     library = machine["library"]
     console.print(
         f"{machine['cpu']}, {machine['cores']} cores, Python {machine['python']}; "
         f"{library['path']} ({library['kind']}); pyACL: {machine['pyacl']}; "
-        f"median of {result['settings']['rounds']} rounds, {result['settings']['seconds']} s",
+        f"median of {settings.rounds} rounds, {sum(done.seconds.values()):.1f} s",
         soft_wrap=True,
     )
     before = {_key(row): row for row in earlier["rows"]} if earlier else None
-    for section in sections(rows):
+    for section in sections(done.rows):
         console.print(_table(section, before))
-    for name, why in result["unavailable"].items():
-        console.print(f"{name} was not run: {why}", style="yellow", soft_wrap=True)
-    if goals:
-        console.print(_goal_table(goals))
+    for note in [*done.notes, *(f"{name} was not run: {why}" for name, why in done.unavailable.items())]:
+        console.print(note, style="yellow", soft_wrap=True)
+    if done.goals:
+        console.print(_goal_table(done.goals))
 
 
 def _table(section: Section, before: dict[str, dict[str, Any]] | None) -> Table:
@@ -226,11 +220,13 @@ def _goal_table(goals: Sequence[Goal]) -> Table:
         table.add_column(heading)
     for goal in goals:
         for part in goal.parts or ():
-            holds = "[green]yes[/]" if part.holds else "[red]no[/]"
-            target = f"{'≥' if part.at_least else '≤'} {_number(part.target)}"
+            target, holds = "", "reported"
+            if part.target is not None:
+                target = f"{'≥' if part.at_least else '≤'} {_number(part.target)}"
+                holds = "[green]yes[/]" if part.holds else "[red]no[/]"
             table.add_row(goal.name, part.name, _number(part.value), target, holds, part.note)
         if not goal.parts:
-            table.add_row(goal.name, "nothing that it speaks of was measured", "", "", "[red]no[/]", "")
+            table.add_row(goal.name, "not measured: it takes two cores", "", "", "[red]no[/]", "")
         table.add_section()
     return table
 

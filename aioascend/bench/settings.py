@@ -36,6 +36,7 @@ class Settings:
         rounds: How often everything is measured, interleaved.
         scale: Factor on the numbers of operations; tests use a tiny one.
         progress: Called with a short text before each measurement.
+        note: Called with a sentence about what is left out, and why.
     """
 
     quick: bool = False
@@ -44,19 +45,30 @@ class Settings:
     rounds: int = 5
     scale: float = 1.0
     progress: Callable[[str], None] = _silent
+    note: Callable[[str], None] = _silent
 
     @classmethod
-    def for_this_machine(cls, *, quick: bool, progress: Callable[[str], None] = _silent) -> Settings:
+    def for_this_machine(cls, *, quick: bool) -> Settings:
         """The usual ones: with one core there is only placement "one", and quick runs leave out what no goal needs."""
         placements = PLACEMENTS if len(os.sched_getaffinity(0)) > 1 else ("one",)
         if quick:
-            return cls(quick=True, loops=LOOPS[:2], placements=placements[:1], progress=progress)
-        return cls(placements=placements, progress=progress)
+            return cls(quick=True, loops=LOOPS[:2], placements=placements[:1])
+        return cls(placements=placements)
 
     @property
     def backend(self) -> Backend:
         """The ACL library that is measured."""
         return load_backend()
+
+    @property
+    def simulated(self) -> bool:
+        """Whether that is the simulator."""
+        return self.backend.kind == "sim"
+
+    @property
+    def asyncio_loops(self) -> tuple[str, ...]:
+        """The loops on which asyncio works."""
+        return tuple(loop for loop in self.loops if loop != "trio")
 
     def count(self, operations: int) -> int:
         """A number of operations, scaled; at least 1."""
@@ -68,7 +80,7 @@ class Settings:
         Raises:
             UnavailableError: another library is used; the message says what the simulator is needed for.
         """
-        if self.backend.kind != "sim":
+        if not self.simulated:
             raise UnavailableError(
                 f"{purpose} takes the simulator, but the library in use is {self.backend.library.path}; "
                 "set AIOASCEND_BACKEND=sim"

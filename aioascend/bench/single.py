@@ -19,7 +19,7 @@ def run(settings: Settings) -> list[Row]:
     """The rows."""
     if settings.quick:
         return measure_loads(NAME, [Load(1, 500, ("aioascend", "pyacl"))], settings)
-    times = ((0, 1500), (50, 500), (1000, 50))
+    times = ((0, 1000), (50, 300), (1000, 30))
     return measure_loads(NAME, [Load(1, n, tuple(CONTENDERS), device_us=us) for us, n in times], settings)
 
 

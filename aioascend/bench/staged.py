@@ -7,28 +7,23 @@ What follows is written with the public API alone, as a program would write it.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 import aioascend as aa
-from aioascend.bench.settings import Settings
-from aioascend.testing import Simulator, simulator
+from aioascend.testing import simulator
 
 __all__ = [
     "SHAPE",
     "Request",
-    "asyncio_loops",
     "check",
     "description",
     "make_requests",
     "overlapping",
     "sequential",
-    "simulated",
     "warm_up",
 ]
 
@@ -118,20 +113,3 @@ def check(requests: Iterable[Request], models: int = 1) -> None:
         expected = request.source.sum() * float(SHAPE[1]) ** (models - 1)
         if not np.allclose(request.result, expected):
             raise RuntimeError(f"the answer to {request.source[0, 0]} is {request.result[0, 0]}, not {expected}")
-
-
-@contextlib.contextmanager
-def simulated(settings: Settings, profile: Path) -> Iterator[Simulator]:
-    """The simulator with this profile, reset at the end."""
-    sim = settings.simulator("a device profile")
-    sim.reset()
-    sim.set_profile(profile)
-    try:
-        yield sim
-    finally:
-        sim.reset()
-
-
-def asyncio_loops(settings: Settings) -> list[str]:
-    """The loops of the settings on which asyncio.gather works."""
-    return [loop for loop in settings.loops if loop != "trio"]

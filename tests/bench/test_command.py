@@ -19,7 +19,7 @@ from aioascend import cli
 from aioascend.bench import command, plot, report
 from aioascend.bench.results import Goal, Part, Row
 from aioascend.bench.scenarios import NAMES
-from aioascend.bench.settings import UnavailableError
+from aioascend.bench.settings import Settings, UnavailableError
 
 PARAMETERS: dict[str, object] = {"coroutines": 64, "placement": "two"}
 Replace = Callable[..., None]
@@ -37,10 +37,17 @@ def rows(factor: float = 1.0) -> list[Row]:
 def replace(monkeypatch: pytest.MonkeyPatch) -> Replace:
     """Lets every scenario give these rows, and hold them to these parts."""
 
-    def replace(parts: tuple[Part, ...] = (), found: list[Row] | None = None, error: Exception | None = None) -> None:
-        def run(settings: object) -> list[Row]:
+    def replace(
+        parts: tuple[Part, ...] = (),
+        found: list[Row] | None = None,
+        error: Exception | None = None,
+        note: str | None = None,
+    ) -> None:
+        def run(settings: Settings) -> list[Row]:
             if error is not None:
                 raise error
+            if note is not None:
+                settings.note(note)
             return rows() if found is None else found
 
         module = types.SimpleNamespace(run=run, goal=lambda _: Goal("1 await overhead", parts) if parts else None)
@@ -94,7 +101,8 @@ def test_json(replace: Replace, tmp_path: Path) -> None:
     assert machine["library"]["kind"] == "sim"
     assert machine["pyacl"] == "stand-in"
     assert machine["cores"] == len(os.sched_getaffinity(0))
-    assert result["unavailable"] == {}
+    assert result["unavailable"] == result["failed"] == {}
+    assert list(result["seconds"]) == ["single"]
 
 
 def test_comparing_with_an_earlier_run(replace: Replace, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -158,6 +166,43 @@ def test_what_cannot_run_here_is_said_and_no_failure(
     assert json.loads(file.read_text(encoding="utf-8"))["unavailable"] == {"single": "it takes the simulator"}
 
 
+def test_what_is_left_out_is_said(replace: Replace, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    replace(note="single: without 50 us")
+    file = tmp_path / "result.json"
+    assert bench("--json", file) == 0
+    assert "single: without 50 us" in capsys.readouterr().out
+    assert json.loads(file.read_text(encoding="utf-8"))["notes"] == ["single: without 50 us"]
+
+
+def test_what_was_measured_before_a_failure_is_not_lost(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran: list[str] = []
+
+    def run(name: str) -> list[Row]:
+        ran.append(name)
+        if name == "gather":
+            raise ZeroDivisionError("no such number")
+        return rows()
+
+    def scenario(name: str) -> types.SimpleNamespace:
+        goal = Goal("1 await overhead", (Part("good", 0.05, 0.1),))
+        return types.SimpleNamespace(run=lambda _: run(name), goal=lambda _: goal)
+
+    monkeypatch.setattr(command, "scenario", scenario)
+    file = tmp_path / "result.json"
+    names = ("single", "gather", "chains")
+    assert cli.main(["bench", "--json", str(file), *(text for name in names for text in ("--scenario", name))]) == 1
+    assert ran == ["single", "gather"]
+    captured = capsys.readouterr()
+    assert "single: coroutines 64, placement two" in captured.out
+    assert "gather failed, and nothing was run after it: ZeroDivisionError: no such number" in captured.err
+    result = json.loads(file.read_text(encoding="utf-8"))
+    assert len(result["rows"]) == 3
+    assert [goal["holds"] for goal in result["goals"]] == [True]
+    assert result["failed"] == {"gather": "ZeroDivisionError: no such number"}
+
+
 def test_progress_is_said_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
     progress = report.Progress()
     with progress:
@@ -177,14 +222,17 @@ def test_a_plot_shows_every_setting(suffix: str, tmp_path: Path) -> None:
     plot.draw([], file)  # nothing could be run
 
 
-def test_without_its_packages_it_names_the_extra(tmp_path: Path) -> None:
+@pytest.mark.parametrize("packages", [("rich",), ("uvloop", "trio"), ("matplotlib",)])
+def test_without_its_packages_it_names_the_extra(packages: tuple[str, ...], tmp_path: Path) -> None:
     # A package of this name that cannot be imported stands for one that is not installed.
-    (tmp_path / "rich.py").write_text("raise ModuleNotFoundError(\"No module named 'rich'\")\n", encoding="utf-8")
+    for name in packages:
+        (tmp_path / f"{name}.py").write_text(f"raise ModuleNotFoundError('No module {name}')\n", encoding="utf-8")
     search_path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
-    done = _run("bench", PYTHONPATH=search_path)
+    done = _run("bench", "--plot", tmp_path / "figure.svg", PYTHONPATH=search_path)
     assert done.returncode == 2
-    assert 'pip install "aioascend[bench]"' in done.stderr
-    assert "Traceback" not in done.stderr
+    missing = " and no ".join(packages)
+    assert done.stderr == f'aioascend bench: there is no {missing}: pip install "aioascend[bench]"\n'
+    assert done.stdout == ""
 
 
 def test_ctrl_c_ends_it_quietly() -> None:

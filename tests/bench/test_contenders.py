@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import threading
 from collections.abc import Awaitable, Callable
@@ -13,9 +14,11 @@ import pytest
 from aioascend.bench import _rivals
 from aioascend.bench.concurrent import run_all
 from aioascend.bench.contenders import CONTENDERS, Contender, Place
-from aioascend.bench.harness import device_time, run_on
+from aioascend.bench.device import device_time
+from aioascend.bench.harness import run_on
 from aioascend.bench.placement import Placement
 from aioascend.bench.settings import LOOPS, Settings
+from aioascend.testing import Simulator
 
 SIZE, COPIED, KERNELS = _rivals.LANE_BYTES, _rivals.COPY_BYTES, _rivals.CHAIN_KERNELS
 
@@ -72,12 +75,69 @@ def test_a_chain_is_complete_when_its_await_ends(name: str, loop: str, tiny: Set
 
 
 @pytest.mark.parametrize("name", sorted(CONTENDERS))
+def test_it_submits_at_once(name: str, tiny: Settings, sim: Simulator) -> None:
+    async def work(contender: Contender) -> None:
+        first, second, _ = contender.lanes
+        before = sim.calls("aclrtMemcpyAsync")
+        copied = contender.copy(first)
+        assert sim.calls("aclrtMemcpyAsync") == before + 1
+        chained = contender.chain(second)
+        assert sim.calls("aclrtMemcpyAsync") == before + 3
+        await copied
+        await chained
+
+    with_contender(name, "asyncio", tiny, work)
+
+
+def test_threads_of_trio_are_set_up_once(tiny: Settings) -> None:
+    entered: list[int] = []
+
+    async def work(contender: Contender) -> None:
+        enter = contender._enter_thread  # type: ignore[attr-defined]
+
+        def enter_and_tell() -> None:
+            entered.append(threading.get_native_id())
+            enter()
+
+        contender._enter_thread = enter_and_tell  # type: ignore[attr-defined]
+        await run_all(contender, 5)
+
+    with_contender("executor-4", "trio", tiny, work)
+    assert 1 <= len(entered) == len(set(entered))
+    assert threading.main_thread().native_id not in entered
+
+
+@pytest.mark.parametrize("name", ["pyacl", "thread"])
+def test_ctrl_c_leaves_no_word(name: str, tiny: Settings, sim: Simulator, capfd: pytest.CaptureFixture[str]) -> None:
+    async def work(contender: Contender) -> None:
+        task = asyncio.ensure_future(run_all(contender, 1))
+        with sim.hold(device=0):
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            task.cancel()  # as run() does with what it finds
+        await asyncio.gather(task, return_exceptions=True)
+
+    with_contender(name, "asyncio", tiny, work)
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("name", sorted(CONTENDERS))
 def test_nothing_of_a_contender_is_left(name: str, tiny: Settings) -> None:
     before = set(threading.enumerate())
     with_contender(name, "asyncio", tiny, lambda contender: run_all(contender, 3))
     # Those that anyio and the loop keep are theirs.
     left = {thread.name for thread in set(threading.enumerate()) - before}
     assert not {thread for thread in left if "AnyIO" not in thread}
+
+
+def test_our_wakeups_are_counted(tiny: Settings) -> None:
+    async def work(contender: Contender) -> None:
+        before = contender.counters()["wakeups"]
+        await contender.copy(contender.lanes[0])
+        assert contender.counters()["wakeups"] == before + 1
+
+    for loop in LOOPS:
+        with_contender("aioascend", loop, tiny, work)
 
 
 @pytest.mark.parametrize("name", ["aioascend", "pyacl"])

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from aioascend.bench import in_flight
 from aioascend.bench.goals import best, find, merge, share_of
 from aioascend.bench.harness import Case, Sample, above_floor, compare, measure, row_of, stopwatch
 from aioascend.bench.placement import Placement
-from aioascend.bench.results import Goal, Part, Row, median_and_spread
+from aioascend.bench.results import Goal, Part, Row, median_and_spread, percentile
 from aioascend.bench.sections import sections
 from aioascend.bench.settings import Settings
 
@@ -29,6 +30,15 @@ def row(contender: str, median: float, loop: str = "asyncio", **more: object) ->
 def test_median_and_spread() -> None:
     assert median_and_spread([5.0, 1.0, 3.0, 2.0, 4.0]) == (3.0, 1.0)
     assert median_and_spread([7.0]) == (7.0, 0.0)
+
+
+def test_percentiles() -> None:
+    values = [float(value) for value in range(100, 0, -1)]
+    assert percentile(values, 0.5) == 51.0
+    assert percentile(values, 0.99) == 100.0
+    assert percentile([3.0], 0.99) == 3.0
+    with pytest.raises(ValueError, match="the 99% percentile of no values"):
+        percentile([], 0.99)
 
 
 def test_a_row_has_the_medians_of_its_samples() -> None:
@@ -65,6 +75,36 @@ def test_a_share_of_the_others_time() -> None:
     assert part.holds
     [part] = share_of("x", row("aioascend", 2.0), row("pyacl", 11.0), row("floor", 1.0), 0.125, cpu=True)
     assert part.value == pytest.approx(0.1)
+
+
+def test_who_is_below_the_floor_is_told_of() -> None:
+    [part] = share_of("x", row("aioascend", 0.5), row("pyacl", 11.0), row("floor", 1.0), 0.1)
+    assert "aioascend is 0.5 us below the floor" in part.note
+    [part] = share_of("x", row("aioascend", 0.9), row("pyacl", 11.0), row("floor", 1.0), 0.1)
+    assert "below" not in part.note  # within the spread
+    [part] = share_of("x", row("aioascend", 2.0), row("pyacl", 0.5), row("floor", 1.0), 0.1)
+    assert math.isinf(part.value)
+    assert "pyacl is 0.5 us below the floor" in part.note
+
+
+def test_what_is_only_reported_decides_nothing() -> None:
+    reported = Part("so much", 99.0)
+    assert Goal("1", (Part("good", 0.5, 1.0), reported)).holds
+    assert Goal("1", (Part("good", 0.5, 1.0), reported)).value == 0.5
+    assert not Goal("1", (Part("bad", 2.0, 1.0), reported)).holds
+    assert not Goal("1", (reported,)).holds  # nothing was held to anything
+
+
+def test_growth_from_nothing_is_infinite() -> None:
+    def at(count: int, cpu: float) -> Row:
+        parameters: dict[str, object] = {"in_flight": count, "awaited": "list", "placement": "two"}
+        return Row("in-flight", "aioascend", "asyncio", parameters, "us/op", 1.0, 0.1, cpu)
+
+    [part] = in_flight.goal([at(64, 0.0), at(1024, 2.0)]).parts
+    assert math.isinf(part.value)
+    assert not part.holds
+    [part] = in_flight.goal([at(64, 2.0), at(1024, 1.0), at(10_000, 1.1)]).parts
+    assert part.value == pytest.approx(1.1)
 
 
 def test_nothing_is_divided_by_noise() -> None:

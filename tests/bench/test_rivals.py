@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import ctypes
+import subprocess
+import sys
 import threading
 import time
 import weakref
@@ -12,7 +14,7 @@ from collections.abc import Iterator
 import pytest
 
 from aioascend.bench import _rivals
-from aioascend.bench.pyacl import ACL_HOST_TO_DEVICE, ACL_NO_BLOCK, Rig, load_acl
+from aioascend.bench.rig import ACL_HOST_TO_DEVICE, ACL_NO_BLOCK, Rig, load_acl
 from aioascend.bench.settings import Settings
 from aioascend.testing import Simulator
 
@@ -32,6 +34,27 @@ def rig(tiny: Settings) -> Iterator[Rig]:
 
 def floor_lanes(rig: Rig) -> list[tuple[int, int, int, int]]:
     return [(lane.stream, lane.device, lane.source, lane.result) for lane in rig.lanes]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "init()",
+        "get_context()",
+        "process_report(1)",
+        "synchronize_stream(1)",
+        "memcpy_async(1, 8, 1, 8, 1, 1)",
+        "launch_callback(print, None, 0, 1)",
+        "submit_seconds((1, 1, 1, 1), 1, 1)",
+        "Floor(1, [(1, 1, 1, 1)])",
+    ],
+)
+def test_without_a_library_it_says_what_is_missing(call: str) -> None:
+    # In a process that has not been told.
+    program = f"from aioascend.bench import _rivals; _rivals.{call}"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "RuntimeError: which library is measured has not been said: call use(path) first" in done.stderr
 
 
 # --- the floor ---

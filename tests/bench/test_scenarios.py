@@ -7,18 +7,22 @@ import asyncio
 import dataclasses
 import itertools
 import math
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 
 import pytest
 
 from aioascend import _backend
-from aioascend.bench import in_flight_memory
+from aioascend.bench import health
 from aioascend.bench.contenders import CONTENDERS, Place
-from aioascend.bench.harness import device_time, run_on
-from aioascend.bench.heartbeat import Heartbeat, percentile
+from aioascend.bench.device import device_time
+from aioascend.bench.harness import run_on
+from aioascend.bench.heartbeat import Heartbeat
 from aioascend.bench.placement import Placement
 from aioascend.bench.results import Row
+from aioascend.bench.rig import has_events
 from aioascend.bench.scenarios import NAMES, scenario
 from aioascend.bench.settings import Settings, UnavailableError
 from aioascend.testing import Simulator, TaskRecord
@@ -77,6 +81,68 @@ def test_it_says_when_it_needs_the_simulator(name: str, tiny: Settings, monkeypa
         scenario(name).run(tiny)
 
 
+@pytest.mark.parametrize("name", ["single", "gather", "chains", "busy-thread"])
+def test_a_real_device_takes_its_own_time(name: str, tiny: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = dataclasses.replace(_backend.load_backend("sim"), kind="cann")
+    monkeypatch.setattr("aioascend.bench.settings.load_backend", lambda: real)
+    notes: list[str] = []
+    settings = dataclasses.replace(tiny, quick=False, note=notes.append)
+    rows = scenario(name).run(settings)
+    check(rows, name, settings.rounds)
+    assert {row.parameters.get("device_us", 0.0) for row in rows} == {0.0}
+    assert {"aioascend", "pyacl", "executor-32"} <= {row.contender for row in rows}
+    expected = []
+    if name != "busy-thread":
+        expected = [f"{name}: without 50 us and 1000 us on the device: only the simulator can be told to take that"]
+    if name == "gather":
+        expected.append("gather: without thread, polling-0, polling-1ms at 1024 coroutines: too few events")
+    assert notes == expected
+
+
+def test_where_there_are_events_for_all_none_is_left_out(tiny: Settings, sim: Simulator) -> None:
+    assert has_events(tiny, 1000)
+    assert not has_events(tiny, 2000)
+    sim.set_profile("atlas-a2")
+    assert has_events(tiny, 2000)
+
+
+def health_row(contender: str, rate: int, lag: float, echo: float, cpu: float | None, **more: float) -> Row:
+    parameters: dict[str, object] = {"rate": rate, "placement": "two"}
+    counters = {"echo_p99": echo, "cpu_percent": 10.0, **more}
+    return Row("health", contender, "asyncio", parameters, "us lag p99", lag, 1.0, cpu, {}, counters)
+
+
+def test_what_loop_health_is_held_to() -> None:
+    rows = [
+        health_row("idle", 0, 100.0, 50.0, None, lag_p99_range=30.0),
+        health_row("aioascend", 8_000, 125.0, 60.0, 10.0, cpu_percent=18.0),
+        health_row("pyacl", 8_000, 500.0, 90.0, 40.0, cpu_percent=42.0),
+        health_row("aioascend", 80_000, 140.0, 90.0, 2.0),
+    ]
+    parts = {part.name.removesuffix(", asyncio"): part for part in health.goal(rows).parts}
+    lag = parts["heartbeat lag p99 at 8,000/s, of the idle loop's"]
+    assert (lag.value, lag.target, lag.holds) == (1.25, 1.3, True)  # as far as the idle loop's rounds are apart
+    assert not parts["heartbeat lag p99 at 80,000/s, of the idle loop's"].holds
+    assert parts["echo p99 at 8,000/s, of the idle loop's"].target == 1.3
+    assert (echo := parts["echo p99 at 80,000/s, of the idle loop's"]).target is None
+    assert echo.value == 1.8
+    cpu = parts["CPU time at 8,000/s, of pyacl's"]
+    assert (cpu.value, cpu.target) == (0.25, 0.5)
+    assert "beyond the idle loop's, 8 and 32 % of a core" in cpu.note
+
+
+def test_submits_are_held_to_what_they_take_anywhere(tiny: Settings) -> None:
+    rows = scenario("chains").run(tiny)
+    goal = scenario("chains").goal(rows)
+    assert goal is not None
+    [ours] = [row for row in rows if row.contender == "aioascend" and row.parameters.get("what") == "submit"]
+    assert 0 < ours.median < ours.counters["resolved"]
+    assert ours.counters["own_turn"] > 0
+    if tiny.placements[0] == "two":
+        targets = [part.target for part in goal.parts if part.name.startswith("us per un-awaited submit")]
+        assert targets == [0.3, 0.3, None]
+
+
 def test_an_unknown_scenario_is_none() -> None:
     with pytest.raises(ModuleNotFoundError):
         scenario("no-such")
@@ -105,10 +171,10 @@ def test_a_device_time_is_what_copies_take_eight_at_a_time(microseconds: float, 
 
 
 def test_memory_grows_by_what_is_in_flight() -> None:
-    async def main() -> float:
-        return await in_flight_memory.bytes_per_operation("tasks", 4096)
-
-    assert 100 < run_on("asyncio", main) < 10_000
+    # In a fresh process: in this one there is memory to be used again.
+    command = [sys.executable, "-m", "aioascend.bench.in_flight_memory", "tasks", "4096"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert 100 < float(done.stdout) < 10_000
 
 
 async def turns_until(condition: Callable[[], bool]) -> None:
@@ -148,10 +214,3 @@ def test_a_heartbeat_that_was_missed_counts() -> None:
     lags = run_on("asyncio", main).lags[:9]
     assert lags == sorted(lags, reverse=True)  # the first waited longest
     assert [round(a - b) for a, b in itertools.pairwise(lags)] == [1000] * 8  # one period apart
-
-
-def test_percentiles() -> None:
-    values = [float(value) for value in range(100, 0, -1)]
-    assert percentile(values, 0.5) == 51.0
-    assert percentile(values, 0.99) == 100.0
-    assert percentile([3.0], 0.99) == 3.0

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from aioascend.bench import _rivals
 from aioascend.bench.placement import Placement
-from aioascend.bench.pyacl import ACL_DEVICE_TO_HOST, ACL_HOST_TO_DEVICE, Rig, load_acl
+from aioascend.bench.rig import ACL_DEVICE_TO_HOST, ACL_HOST_TO_DEVICE, Rig, load_acl
 from aioascend.bench.settings import Settings
 
 __all__ = ["AclContender", "Contender", "Place"]
@@ -40,6 +40,7 @@ class Contender(abc.ABC):
 
     name: ClassVar[str]
     trio: ClassVar[bool] = True  # whether it makes sense under trio
+    events: ClassVar[bool] = False  # whether each lane needs one
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -78,8 +79,6 @@ class Contender(abc.ABC):
 
 class AclContender(Contender):
     """A contender that calls pyACL."""
-
-    events: ClassVar[bool] = False
 
     async def open(self) -> None:
         self.acl, self.flavour = load_acl(self.place.settings)

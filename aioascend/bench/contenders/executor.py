@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
@@ -23,6 +24,7 @@ class _Executor(AclContender):
         if self.under_trio:
             import trio
 
+            self._entered = threading.local()
             self._limiter = trio.CapacityLimiter(self.threads)
             self._run_sync = trio.to_thread.run_sync
         else:
@@ -48,12 +50,14 @@ class _Executor(AclContender):
 
     def _synchronized(self, stream: int) -> Awaitable[None]:
         if self.under_trio:
-            return self._run_sync(self._synchronize_anywhere, stream, limiter=self._limiter)
+            return self._run_sync(self._synchronize, stream, limiter=self._limiter)
         return self._loop.run_in_executor(self._pool, self.rt.synchronize_stream, stream)
 
-    def _synchronize_anywhere(self, stream: int) -> None:
-        # trio keeps its threads for everybody: which contexts they have is not known.
-        self.rt.set_context(self.rig.context)
+    def _synchronize(self, stream: int) -> None:
+        # trio keeps its threads for everybody and lets nobody set them up.
+        if not hasattr(self._entered, "before"):
+            self._enter_thread()
+            self._entered.before = True
         self.rt.synchronize_stream(stream)
 
 

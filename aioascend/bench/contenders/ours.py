@@ -7,6 +7,7 @@ import dataclasses
 from typing import Any
 
 import aioascend
+from aioascend import _native
 from aioascend.bench import _rivals
 from aioascend.bench.contenders.base import Contender
 
@@ -74,4 +75,6 @@ class Aioascend(Contender):
         return memoryview(lane.source.array), memoryview(lane.result.array)
 
     def counters(self) -> dict[str, float]:
-        return {"callbacks": self._device.statistics().reports}
+        bridge = _native.running_bridge()
+        wakeups = 0 if bridge is None else bridge.wakeups
+        return {"callbacks": self._device.statistics().reports, "wakeups": wakeups}

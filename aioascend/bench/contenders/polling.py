@@ -26,17 +26,17 @@ class _Polling(AclContender):
 
             self._sleep = trio.sleep
 
-    async def copy(self, lane: Any) -> None:
+    def copy(self, lane: Any) -> Awaitable[None]:
         self.submit(lane)
-        await self._polled(lane)
+        self.rt.record_event(lane.event, lane.stream)
+        return self._polled(lane.event)
 
-    async def chain(self, lane: Any) -> None:
+    def chain(self, lane: Any) -> Awaitable[None]:
         self.submit_chain(lane)
-        await self._polled(lane)
+        self.rt.record_event(lane.event, lane.stream)
+        return self._polled(lane.event)
 
-    async def _polled(self, lane: Any) -> None:
-        event = lane.event
-        self.rt.record_event(event, lane.stream)
+    async def _polled(self, event: int) -> None:
         query, sleep, pause = self.rt.query_event_status, self._sleep, self.pause
         while query(event)[0] != _COMPLETE:
             await sleep(pause)

@@ -4,13 +4,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 from collections.abc import Awaitable
 from typing import Any
 
 from aioascend.bench.contenders.base import AclContender
-from aioascend.bench.pyacl import ACL_NO_BLOCK
+from aioascend.bench.rig import ACL_NO_BLOCK
 
 __all__ = ["PyAcl"]
 
@@ -79,8 +78,7 @@ class PyAcl(AclContender):
     # On the report thread, in process_report.
 
     def _set_future(self, future: asyncio.Future[None]) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(future.set_result, None)
+        self._loop.call_soon_threadsafe(future.set_result, None)
 
     def _set_event(self, event: Any) -> None:
         self._run_soon(event.set)

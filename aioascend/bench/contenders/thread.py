@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 from collections.abc import Awaitable
 from typing import Any
@@ -41,5 +40,7 @@ class Thread(AclContender):
         self.place.placement.release_thread()
         self.rt.set_context(self.rig.context)
         self.rt.synchronize_event(event)
-        with contextlib.suppress(RuntimeError):  # the loop is closed
+        try:  # noqa: SIM105 - suppress() takes time, this does not
             self._loop.call_soon_threadsafe(future.set_result, None)
+        except RuntimeError:  # Ctrl-C has closed the loop
+            pass

@@ -11,7 +11,7 @@ from typing import Any
 from aioascend.bench import _rivals
 from aioascend.bench.settings import Settings
 
-__all__ = ["Rig", "RigLane", "load_acl"]
+__all__ = ["Rig", "RigLane", "has_events", "load_acl"]
 
 # pyACL has no constants: every program defines these.
 ACL_HOST_TO_DEVICE = 1
@@ -65,7 +65,8 @@ class Rig:
         self.streams = [self._make("create_stream_with_config", 0, _FAST_LAUNCH_AND_SYNC) for _ in range(streams)]
         self._device = self._make("malloc", lanes * _rivals.LANE_BYTES, _MALLOC_NORMAL_ONLY)
         self._host = self._make("malloc_host", 2 * lanes * _rivals.LANE_BYTES)
-        self._events = [self._make("create_event_with_flag", ACL_EVENT_SYNC) for _ in range(lanes if events else 0)]
+        self._events: list[int] = []
+        self.make_events(lanes if events else 0)
         self.lanes = [
             RigLane(
                 self.streams[i % streams],
@@ -76,6 +77,11 @@ class Rig:
             )
             for i in range(lanes)
         ]
+
+    def make_events(self, count: int) -> None:
+        """So many more."""
+        for _ in range(count):
+            self._events.append(self._make("create_event_with_flag", ACL_EVENT_SYNC))
 
     def _make(self, function: str, *arguments: int) -> int:
         handle, code = getattr(self.acl.rt, function)(*arguments)
@@ -92,3 +98,15 @@ class Rig:
         checked("rt.free", rt.free(self._device))
         checked("rt.free_host", rt.free_host(self._host))
         checked("rt.reset_device", rt.reset_device(0))
+
+
+def has_events(settings: Settings, count: int) -> bool:
+    """Whether a program can have so many events at once; some devices have 1023."""
+    rig = Rig(load_acl(settings)[0], 1, 1)
+    try:
+        rig.make_events(count)
+    except RuntimeError:
+        return False
+    finally:
+        rig.close()
+    return True
