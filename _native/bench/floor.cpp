@@ -12,7 +12,6 @@
 #include <set>
 #include <thread>
 
-#include "common/pause.h"
 #include "spinning.h"
 
 namespace aioascend::bench {
@@ -63,7 +62,7 @@ struct Floor::State {
     Machine *finished = nullptr;
     size_t untaken = 0;  // how many those are
 
-    State(const AclApi &api, aclrtContext context) : api(api), context(context) { spin_before_sleep(mutex); }
+    State(const AclApi &api, aclrtContext context) : api(api), context(context) { common::spin_before_sleep(mutex); }
     ~State();
 
     aclError start();
@@ -124,7 +123,6 @@ aclError Floor::State::start() {
 
 void Floor::State::serve_reports() {
     of_thread = this;
-    sleep_exactly();
     api.aclrtSetCurrentContext(context);
     {
         std::unique_lock<std::mutex> lock(mutex);
@@ -132,7 +130,7 @@ void Floor::State::serve_reports() {
     }
     for (;;) {
         const aclError code = api.aclrtProcessReport(kReportWaitMs);
-        leave_time(hand_over());
+        hand_over();
         std::unique_lock<std::mutex> lock(mutex);
         if (code != 0 && code != ACL_ERROR_RT_REPORT_TIMEOUT) {
             changed.wait(lock, [this] { return stop; });  // unsubscribed: that is the end
