@@ -60,14 +60,13 @@ struct Floor::State {
     bool stop = false;
     bool signalled = false;
     Machine *finished = nullptr;
-    size_t untaken = 0;  // how many those are
 
     State(const AclApi &api, aclrtContext context) : api(api), context(context) { common::spin_before_sleep(mutex); }
     ~State();
 
     aclError start();
     void serve_reports();
-    size_t hand_over();  // how many the loop has yet to take
+    void hand_over();
     Machine *take();
     aclError launch(Machine &machine, Work work, Counts &counts);
     static void on_report(void *data);
@@ -147,14 +146,13 @@ void Floor::State::on_report(void *data) {
     of_thread->arrived = machine;
 }
 
-size_t Floor::State::hand_over() {
+void Floor::State::hand_over() {
     if (arrived == nullptr) {
-        return 0;
+        return;
     }
-    size_t count = 1;
     Machine *last = arrived;
-    for (; last->next != nullptr; last = last->next) {
-        ++count;
+    while (last->next != nullptr) {
+        last = last->next;
     }
     bool asleep;
     {
@@ -162,7 +160,6 @@ size_t Floor::State::hand_over() {
         last->next = finished;
         finished = arrived;
         arrived = nullptr;
-        count = untaken += count;
         asleep = !signalled;
         signalled = true;
     }
@@ -170,7 +167,6 @@ size_t Floor::State::hand_over() {
         const uint64_t one = 1;
         [[maybe_unused]] const ssize_t written = write(event_fd, &one, sizeof one);
     }
-    return count;
 }
 
 Floor::State::Machine *Floor::State::take() {
@@ -180,7 +176,6 @@ Floor::State::Machine *Floor::State::take() {
     signalled = false;
     Machine *all = finished;
     finished = nullptr;
-    untaken = 0;
     return all;
 }
 
