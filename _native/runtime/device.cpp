@@ -163,11 +163,9 @@ aclError Device::close() {
 }
 
 bool Device::close_later() {
-    {
-        std::lock_guard<std::mutex> lock(mutex_);
-        if (streams_.empty()) {
-            return false;
-        }
+    const auto left = streams();
+    if (std::all_of(left.begin(), left.end(), [](const auto &stream) { return stream->idle(); })) {
+        return false;  // those that are left are about to be destroyed
     }
     // Not on a thread that the interpreter would wait for: what is in flight may never end.
     std::thread([this] { close(); }).detach();

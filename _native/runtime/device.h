@@ -39,7 +39,7 @@ public:
     aclError close();
     bool closed() const { return closed_.load(); }  // takes no more work
     bool ended() const { return ended_.load(); }    // nothing of it runs any more
-    // Closes it in the background, once its streams are drained; false when there are none to wait for.
+    // Closes it in the background, once its streams are drained; false when there is nothing to wait for.
     bool close_later();
 
     aclError create_stream(uint32_t priority, uint32_t flags, std::shared_ptr<Stream> &out);  // blocking

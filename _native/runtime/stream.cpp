@@ -260,6 +260,11 @@ size_t Stream::queued() {
     return queue_.size();
 }
 
+bool Stream::idle() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return drained() && markers_.empty();
+}
+
 aclError Stream::query(bool &complete) {
     ContextGuard guard(device_.api(), device_.context());
     aclrtStreamStatus status = ACL_STREAM_STATUS_NOT_READY;

@@ -75,6 +75,7 @@ public:
     uint64_t last_seq() const { return last_seq_.load(std::memory_order_acquire); }
     size_t in_flight() const { return in_flight_.load(std::memory_order_relaxed); }
     size_t queued();
+    bool idle();  // nothing of it is on its way
 
     // --- the device's threads ---
     void issue_queued();                    // worker: issue what fits
