@@ -25,8 +25,8 @@ cdef class LoopBridge:
     cdef rt.Bridge *bridge
     cdef object loop_ref      # asyncio: a weak reference to the loop
     cdef readonly object token  # trio: its token
-    # In a drain: what is awaited, but asked for a report only together with the next submit, or when the drain ends. Before
-    # that the loop could do nothing with it, and so the GIL is given up once for both.
+    # In a drain: what is awaited, but asked for a report only together with the next submit, or when the drain ends.
+    # Before that the loop could do nothing with it, and so the GIL is given up once for both.
     cdef Operation to_be_asked
     cdef bint is_closed
     cdef object __weakref__

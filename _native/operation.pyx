@@ -50,8 +50,8 @@ cdef class Operation:
     cdef public bint _asyncio_future_blocking
     cdef object __weakref__
 
-    # What an operation refers to while it is pending can be no garbage, as the runtime or another operation refers to it;
-    # later only a failed or a cancelled one refers to what might refer to it. So the collector need not know the others.
+    # What an operation refers to while it is pending can be no garbage, as the runtime or another operation refers to
+    # it; later only a failed or a cancelled one refers to what might refer to it. The collector need not know others.
 
     def __cinit__(self):
         self.ticket.owner = <void *>self

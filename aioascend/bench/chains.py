@@ -121,7 +121,7 @@ def goal(rows: Sequence[Row]) -> Goal:
         if ours and library:
             for where, cost, target in (
                 ("after an await", ours.median, 0.3),
-                ("in a turn of its own", ours.counters["own_turn"], 0.3),
+                ("in a turn of its own", ours.counters["own_turn"], None),
                 ("with its resolution", ours.counters["resolved"], None),
             ):
                 name = f"us per un-awaited submit {where}, above the library's call, {loop}"

@@ -33,9 +33,7 @@ async def resolve_while(npu: aa.Device, stream: aa.Stream, sim: Simulator, *coro
     return tasks
 
 
-async def test_the_task_is_stepped_without_a_handle(
-    npu: aa.Device, stream: aa.Stream, sim: Simulator
-) -> None:
+async def test_the_task_is_stepped_without_a_handle(npu: aa.Device, stream: aa.Stream, sim: Simulator) -> None:
     buffer = npu.empty(8, "uint8")
 
     async def work() -> bool:
@@ -75,9 +73,7 @@ async def test_no_task_is_current_when_another_is_stepped(npu: aa.Device, stream
     assert seen == tasks
 
 
-async def test_cancelling_another_waiter_from_a_stepped_task(
-    npu: aa.Device, stream: aa.Stream, sim: Simulator
-) -> None:
+async def test_cancelling_another_waiter_from_a_stepped_task(npu: aa.Device, stream: aa.Stream, sim: Simulator) -> None:
     buffer = npu.empty(8, "uint8")
     victim_started = asyncio.Event()
 
