@@ -47,9 +47,9 @@ size_t Bridge::push(TicketList tickets) {
     if (wake) {
         // Not under the lock: the loop wakes up at once and takes it. The write cannot fail, the counter is far from
         // full and the descriptor open as long as somebody pushes.
+        wakeups_.fetch_add(1, std::memory_order_relaxed);
         const uint64_t one = 1;
         [[maybe_unused]] const ssize_t written = ::write(fd_, &one, sizeof one);
-        wakeups_.fetch_add(1, std::memory_order_relaxed);
     }
     pushing_.fetch_sub(1, std::memory_order_release);
     if (closed) {
