@@ -22,6 +22,7 @@ __all__ = ["add_arguments", "main"]
 
 FAILED = 1
 WRONG_USAGE = 2
+INTERRUPTED = 130
 PLOT_FORMATS = (".svg", ".png")
 
 
@@ -44,14 +45,19 @@ def main(args: argparse.Namespace) -> int:
     """Run with parsed arguments.
 
     Returns:
-        The exit status: 0; 1 where a goal does not hold or a scenario failed, what was measured until then being shown
-        and written all the same; 2 after a message on stderr that says what is wrong with the arguments.
+        The exit status: 0; 1 where a goal does not hold or a scenario failed, and 130 after Ctrl-C, what was measured
+        until then being shown and written all the same; 2 after a message on stderr that says what is wrong with the
+        arguments.
+
+    Raises:
+        AioascendError: there is no ACL library to measure with.
     """
     settings = Settings.for_this_machine(quick=args.quick)
     if missing := _missing([*settings.loops, "rich", *(["matplotlib"] if args.plot else [])]):
         return _refuse(f'there is no {" and no ".join(missing)}: pip install "aioascend[bench]"')
     from aioascend.bench import report
 
+    settings.backend  # noqa: B018 - before anything is measured
     try:
         earlier = None if args.compare is None else report.read(args.compare)
         _check_file("--json", args.json)
@@ -74,6 +80,9 @@ def main(args: argparse.Namespace) -> int:
                 done.failed[name] = f"{type(error).__name__}: {error}"
                 traceback.print_exception(error)
                 break
+            except KeyboardInterrupt:
+                done.failed[name] = "interrupted"
+                break
             done.seconds[name] = time.monotonic() - began
             done.rows += rows
             if (goal := scenario(name).goal(rows)) is not None:
@@ -87,6 +96,8 @@ def main(args: argparse.Namespace) -> int:
         plot.draw(done.rows, args.plot)
     for name, why in done.failed.items():
         print(f"aioascend bench: {name} failed, and nothing was run after it: {why}", file=sys.stderr)
+    if "interrupted" in done.failed.values():
+        return INTERRUPTED
     return 0 if not done.failed and all(goal.holds for goal in done.goals) else FAILED
 
 

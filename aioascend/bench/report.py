@@ -132,7 +132,7 @@ def read(path: Path) -> dict[str, Any]:
     """An earlier outcome.
 
     Raises:
-        OSError, ValueError: there is none in this file.
+        ValueError: there is none in this file.
     """
     try:
         earlier = json.loads(path.read_text(encoding="utf-8"))
@@ -140,8 +140,10 @@ def read(path: Path) -> dict[str, Any]:
             raise TypeError("rows are no list")
         for row in earlier["rows"]:
             _key(row), row["median"], row["spread"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"--compare {path}: no result of `aioascend bench --json` ({error})") from None
+    except OSError as error:
+        raise ValueError(f"--compare {path}: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(f"--compare {path}: no result of `aioascend bench --json`") from None
     return dict(earlier)
 
 
@@ -172,6 +174,7 @@ def show(settings: Settings, done: Outcome, earlier: dict[str, Any] | None = Non
         console.print(note, style="yellow", soft_wrap=True)
     if done.goals:
         console.print(_goal_table(done.goals))
+        console.print(_verdict(done.goals), soft_wrap=True)
 
 
 def _table(section: Section, before: dict[str, dict[str, Any]] | None) -> Table:
@@ -229,6 +232,13 @@ def _goal_table(goals: Sequence[Goal]) -> Table:
             table.add_row(goal.name, "not measured: it takes two cores", "", "", "[red]no[/]", "")
         table.add_section()
     return table
+
+
+def _verdict(goals: Sequence[Goal]) -> str:
+    held = [part for goal in goals for part in goal.parts if part.target is not None]
+    short = [part.name for part in held if not part.holds]
+    verdict = f"{len(held) - len(short)} of {len(held)} figures hold"
+    return f"{verdict}; short: {'; '.join(short)}" if short else verdict
 
 
 def _number(value: object) -> str:

@@ -174,15 +174,28 @@ def test_what_is_left_out_is_said(replace: Replace, tmp_path: Path, capsys: pyte
     assert json.loads(file.read_text(encoding="utf-8"))["notes"] == ["single: without 50 us"]
 
 
+@pytest.mark.parametrize(
+    ("error", "status", "why"),
+    [
+        (ZeroDivisionError("no such number"), 1, "ZeroDivisionError: no such number"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+    ],
+    ids=["failure", "Ctrl-C"],
+)
 def test_what_was_measured_before_a_failure_is_not_lost(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    error: BaseException,
+    status: int,
+    why: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     ran: list[str] = []
 
     def run(name: str) -> list[Row]:
         ran.append(name)
         if name == "gather":
-            raise ZeroDivisionError("no such number")
+            raise error
         return rows()
 
     def scenario(name: str) -> types.SimpleNamespace:
@@ -192,15 +205,16 @@ def test_what_was_measured_before_a_failure_is_not_lost(
     monkeypatch.setattr(command, "scenario", scenario)
     file = tmp_path / "result.json"
     names = ("single", "gather", "chains")
-    assert cli.main(["bench", "--json", str(file), *(text for name in names for text in ("--scenario", name))]) == 1
+    arguments = [text for name in names for text in ("--scenario", name)]
+    assert cli.main(["bench", "--json", str(file), *arguments]) == status
     assert ran == ["single", "gather"]
     captured = capsys.readouterr()
     assert "single: coroutines 64, placement two" in captured.out
-    assert "gather failed, and nothing was run after it: ZeroDivisionError: no such number" in captured.err
+    assert f"gather failed, and nothing was run after it: {why}" in captured.err
     result = json.loads(file.read_text(encoding="utf-8"))
     assert len(result["rows"]) == 3
     assert [goal["holds"] for goal in result["goals"]] == [True]
-    assert result["failed"] == {"gather": "ZeroDivisionError: no such number"}
+    assert result["failed"] == {"gather": why}
 
 
 def test_progress_is_said_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,6 +13,9 @@ from aioascend.bench.contenders.base import AclContender
 __all__ = ["Thread"]
 
 
+_NAME = "bench-request"
+
+
 class Thread(AclContender):
     name = "thread"
     trio = False  # trio has its own threads, which are the executor's
@@ -21,6 +24,12 @@ class Thread(AclContender):
     async def open(self) -> None:
         await super().open()
         self._loop = asyncio.get_running_loop()
+
+    async def close(self) -> None:
+        for thread in threading.enumerate():  # a coroutine may be told before its thread is through
+            if thread.name == _NAME:
+                thread.join()
+        await super().close()
 
     def copy(self, lane: Any) -> Awaitable[None]:
         self.submit(lane)
@@ -33,7 +42,7 @@ class Thread(AclContender):
     def _waited_for(self, lane: Any) -> Awaitable[None]:
         self.rt.record_event(lane.event, lane.stream)
         future = self._loop.create_future()
-        threading.Thread(target=self._wait, args=(lane.event, future), daemon=True).start()
+        threading.Thread(target=self._wait, args=(lane.event, future), name=_NAME, daemon=True).start()
         return future
 
     def _wait(self, event: int, future: asyncio.Future[None]) -> None:
