@@ -5,6 +5,7 @@ cdef object _running_loop = asyncio._get_running_loop
 cdef dict _modules = sys.modules
 cdef dict _bridges = {}  # id of an asyncio loop or trio token -> LoopBridge
 cdef LoopBridge _latest_bridge = None
+cdef Py_ssize_t _modules_seen = 0
 cdef object _sniffio_local = None  # set once trio is there; its `name` says which library runs this thread
 
 cdef extern from *:
@@ -115,8 +116,11 @@ cdef class LoopBridge:
 
 
 cdef bint under_trio():
-    global _sniffio_local
+    global _sniffio_local, _modules_seen
     if _sniffio_local is None:
+        if len(_modules) == _modules_seen:
+            return False
+        _modules_seen = len(_modules)
         if "trio" not in _modules:
             return False
         import sniffio
@@ -132,7 +136,7 @@ cpdef bint in_drain():
 cdef LoopBridge current_bridge():
     """The bridge of the loop that runs on this thread; None when no loop does."""
     global _latest_bridge
-    if in_drain():  # saves asking asyncio, which asks the kernel
+    if in_drain() and not under_trio():  # saves asking asyncio, which asks the kernel
         return <LoopBridge>_draining
     loop = _running_loop()
     if loop is None:
@@ -180,7 +184,8 @@ def forget_closed_loops() -> None:
     _latest_bridge = None
     for key, bridge in list(_bridges.items()):
         if bridge.gone():
-            _bridges.pop(key, None)
+            if _bridges.get(key) is bridge:  # another thread may have a new loop of the same id by now
+                del _bridges[key]
             bridge.close()
     collect_orphans()
 

@@ -200,7 +200,7 @@ cdef class Operation:
     # --- awaiting ---
 
     def __await__(self):
-        if self.state == PENDING and not in_drain() and under_trio():
+        if self.state == PENDING and under_trio():
             from aioascend import _trio
             return _trio.wait(self).__await__()
         cdef Await waiting = Await.__new__(Await)
@@ -245,6 +245,8 @@ cdef class Operation:
                 moved = stream.get().rebind(self.ticket, deref(bridge.bridge))
         self.bridge = bridge
         self.asked = False
+        if isinstance(self.linked, Operation):
+            (<Operation>self.linked).bind()
         if not moved:
             forget_closed_loops()  # it has finished already, where nobody looks any more
         return 0

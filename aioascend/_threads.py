@@ -3,13 +3,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import anyio.to_thread
 
+from aioascend import _native
+
 T = TypeVar("T")
+
+# For asyncio: the threads of anyio outlive a loop that an exception has ended, and keep the process from ending.
+_pool = ThreadPoolExecutor(32, "aioascend")
 
 
 async def run_blocking(call: Callable[[], T], undo: Callable[[T], object] | None = None) -> T:
@@ -32,6 +39,9 @@ async def run_blocking(call: Callable[[], T], undo: Callable[[T], object] | None
         return value
 
     try:
+        bridge = _native.running_bridge()
+        if bridge is not None and bridge.token is None:
+            return await asyncio.get_running_loop().run_in_executor(_pool, in_thread)
         return await anyio.to_thread.run_sync(in_thread, abandon_on_cancel=True)
     except BaseException:
         with lock:

@@ -87,13 +87,17 @@ def main(args: argparse.Namespace) -> int:
             done.rows += rows
             if (goal := scenario(name).goal(rows)) is not None:
                 done.goals = merge([*done.goals, goal])
-    if args.json is not None:
-        args.json.write_text(json.dumps(report.to_json(settings, done), indent=1) + "\n", encoding="utf-8")
     report.show(settings, done, earlier)
-    if args.plot is not None:
-        from aioascend.bench import plot
+    try:
+        if args.json is not None:
+            args.json.write_text(json.dumps(report.to_json(settings, done), indent=1) + "\n", encoding="utf-8")
+        if args.plot is not None:
+            from aioascend.bench import plot
 
-        plot.draw(done.rows, args.plot)
+            plot.draw(done.rows, args.plot)
+    except OSError as error:
+        print(f"aioascend bench: {error}", file=sys.stderr)
+        return FAILED
     for name, why in done.failed.items():
         print(f"aioascend bench: {name} failed, and nothing was run after it: {why}", file=sys.stderr)
     if "interrupted" in done.failed.values():
@@ -118,6 +122,8 @@ def _check_file(option: str, path: Path | None, suffixes: Sequence[str] = ()) ->
         return
     if suffixes and path.suffix not in suffixes:
         raise ValueError(f"{option} {path}: it must end in {' or '.join(suffixes)}")
+    if path.is_dir():
+        raise ValueError(f"{option} {path}: it is a folder")
     if not path.parent.is_dir():
         raise ValueError(f"{option} {path}: there is no folder {path.parent}")
 

@@ -6,7 +6,10 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import os
+import subprocess
+import sys
 import threading
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -325,3 +328,71 @@ def test_the_descriptors_of_closed_loops_are_closed() -> None:
     asyncio.run(main())
     _native.forget_closed_loops()
     assert event_descriptors() == before
+
+
+def test_a_follower_moves_with_what_it_follows(sim: Simulator) -> None:
+    kept: list[Any] = []
+
+    async def first() -> None:
+        npu = await aa.open_device(0, backend="sim")
+        stream = await npu.create_stream()
+        buffer = npu.empty(8, "uint8")
+        await stream.memset(buffer, 0)
+        sim.hold(stream)
+        stream.memset(buffer, 1)
+        everything = stream.join()
+        kept.extend((npu, stream, everything))
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(asyncio.shield(everything), 0)
+
+    async def second() -> None:
+        npu, stream, everything = kept
+        waiting = asyncio.ensure_future(asyncio.wait_for(everything, 60))
+        await asyncio.sleep(0)
+        sim.release(stream)
+        await waiting
+        await npu.close()
+
+    asyncio.run(first())
+    asyncio.run(second())
+
+
+async def test_another_library_may_run_inside_a_stepped_task(npu: aa.Device, stream: aa.Stream, sim: Simulator) -> None:
+    import trio
+
+    buffer = npu.empty(8, "uint8")
+
+    async def inner() -> None:
+        await stream.memset(buffer, 2)
+
+    async def work() -> bool:
+        await stream.memset(buffer, 1)
+        stepped = _native.in_drain()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of two libraries that want to know of signals
+            trio.run(inner)
+        return stepped
+
+    (task,) = await resolve_while(npu, stream, sim, work())
+    assert task.result()
+
+
+@pytest.mark.parametrize("ending", ["raise SystemExit(3)", "raise KeyboardInterrupt"])
+def test_a_task_that_ends_the_program_does_not_keep_it(ending: str) -> None:
+    program = f"""
+import asyncio, aioascend as aa
+
+async def leave(stream, buffer):
+    await stream.memset(buffer, 1)
+    {ending}
+
+async def main():
+    npu = await aa.open_device(0, backend="sim")
+    stream = await npu.create_stream()
+    buffer = npu.empty(8, "uint8")
+    await asyncio.gather(leave(stream, buffer), asyncio.sleep(3600))
+
+asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.returncode == (3 if "3" in ending else -2), done.stderr
