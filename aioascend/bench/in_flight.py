@@ -17,8 +17,10 @@ import itertools
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
+import aioascend
 from aioascend.bench.concurrent import STREAMS
 from aioascend.bench.contenders import CONTENDERS, Contender, Place
 from aioascend.bench.device import device_time
@@ -117,12 +119,14 @@ AWAIT = {"list": await_list, "tasks": await_tasks}
 def _bytes(settings: Settings, kinds: Sequence[str]) -> list[Row]:
     count = settings.count(_COUNTS[-1])
     rows: list[Row] = []
+    # `-m` looks into the current folder first, which may be a checkout where nothing has been compiled.
+    folder = Path(aioascend.__file__).parents[1]
     for kind in kinds:
         settings.progress(f"{NAME}: bytes of {count} operations, {kind}")
         command = [sys.executable, "-m", "aioascend.bench.in_flight_memory", kind, str(count)]
         # All at once: how long they take does not matter.
         programs = [
-            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # noqa: S603 - ours
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder)  # noqa: S603 - ours
             for _ in range(settings.rounds)
         ]
         values = [_number_from(program) for program in programs]

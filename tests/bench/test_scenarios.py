@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -214,3 +215,11 @@ def test_a_heartbeat_that_was_missed_counts() -> None:
     lags = run_on("asyncio", main).lags[:9]
     assert lags == sorted(lags, reverse=True)  # the first waited longest
     assert [round(a - b) for a, b in itertools.pairwise(lags)] == [1000] * 8  # one period apart
+
+
+def test_memory_is_measured_from_any_folder(tiny: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "aioascend").mkdir()
+    (tmp_path / "aioascend" / "__init__.py").write_text("raise ImportError('not compiled')", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    rows = scenario("in-flight").run(tiny)
+    assert [row for row in rows if row.unit == "bytes/op"]
