@@ -29,6 +29,7 @@ cdef class LoopBridge:
     # In a drain: what is awaited, but asked for a report only together with the next submit, or when the drain ends.
     # Before that the loop could do nothing with it, and so the GIL is given up once for both.
     cdef Operation to_be_asked
+    cdef dict library         # in a drain: where sniffio keeps what runs this thread; looked up once, as that takes long
     cdef bint is_closed
     cdef object __weakref__
 
@@ -71,6 +72,7 @@ cdef class LoopBridge:
         if self.token is not None:
             complete_all(ticket, False)
             return
+        self.library = None if _sniffio_local is None else _sniffio_local.__dict__
         _draining = <void *>self
         try:
             complete_all(ticket, True)
@@ -133,11 +135,22 @@ cpdef bint in_drain():
     return _draining is not NULL
 
 
+cdef bint awaited_by_trio():
+    cdef LoopBridge here
+    if not in_drain():
+        return under_trio()
+    here = current_bridge()
+    return here is not None and here.token is not None
+
+
 cdef LoopBridge current_bridge():
     """The bridge of the loop that runs on this thread; None when no loop does."""
     global _latest_bridge
-    if in_drain() and not under_trio():  # saves asking asyncio, which asks the kernel
-        return <LoopBridge>_draining
+    cdef LoopBridge draining
+    if in_drain():  # saves asking asyncio, which asks the kernel
+        draining = <LoopBridge>_draining
+        if draining.library is None or draining.library.get("name") != "trio":
+            return draining
     loop = _running_loop()
     if loop is None:
         return trio_bridge() if under_trio() else None

@@ -200,7 +200,7 @@ cdef class Operation:
     # --- awaiting ---
 
     def __await__(self):
-        if self.state == PENDING and under_trio():
+        if self.state == PENDING and awaited_by_trio():
             from aioascend import _trio
             return _trio.wait(self).__await__()
         cdef Await waiting = Await.__new__(Await)
