@@ -29,7 +29,7 @@ cdef class LoopBridge:
     # In a drain: what is awaited, but asked for a report only together with the next submit, or when the drain ends.
     # Before that the loop could do nothing with it, and so the GIL is given up once for both.
     cdef Operation to_be_asked
-    cdef dict library         # in a drain: where sniffio keeps what runs this thread; looked up once, as that takes long
+    cdef dict library         # in a drain: where sniffio keeps what runs this thread, looked up once as that is slow
     cdef bint is_closed
     cdef object __weakref__
 
