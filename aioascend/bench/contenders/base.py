@@ -90,6 +90,18 @@ class AclContender(Contender):
     async def close(self) -> None:
         self.rig.close()
 
+    def copy(self, lane: Any) -> Awaitable[None]:
+        self.submit(lane)
+        return self.waited_for(lane)
+
+    def chain(self, lane: Any) -> Awaitable[None]:
+        self.submit_chain(lane)
+        return self.waited_for(lane)
+
+    @abc.abstractmethod
+    def waited_for(self, lane: Any) -> Awaitable[None]:
+        """Done when the device is past what has been submitted to the lane's stream."""
+
     def submit(self, lane: Any) -> None:
         self.rt.memcpy_async(
             lane.device, _rivals.COPY_BYTES, lane.source, _rivals.COPY_BYTES, ACL_HOST_TO_DEVICE, lane.stream

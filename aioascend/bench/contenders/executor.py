@@ -40,18 +40,10 @@ class _Executor(AclContender):
             self._pool.shutdown()
         await super().close()
 
-    def copy(self, lane: Any) -> Awaitable[None]:
-        self.submit(lane)
-        return self._synchronized(lane.stream)
-
-    def chain(self, lane: Any) -> Awaitable[None]:
-        self.submit_chain(lane)
-        return self._synchronized(lane.stream)
-
-    def _synchronized(self, stream: int) -> Awaitable[None]:
+    def waited_for(self, lane: Any) -> Awaitable[None]:
         if self.under_trio:
-            return self._run_sync(self._synchronize, stream, limiter=self._limiter)
-        return self._loop.run_in_executor(self._pool, self.rt.synchronize_stream, stream)
+            return self._run_sync(self._synchronize, lane.stream, limiter=self._limiter)
+        return self._loop.run_in_executor(self._pool, self.rt.synchronize_stream, lane.stream)
 
     def _synchronize(self, stream: int) -> None:
         # trio keeps its threads for everybody and lets nobody set them up.

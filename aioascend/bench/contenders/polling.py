@@ -26,13 +26,7 @@ class _Polling(AclContender):
 
             self._sleep = trio.sleep
 
-    def copy(self, lane: Any) -> Awaitable[None]:
-        self.submit(lane)
-        self.rt.record_event(lane.event, lane.stream)
-        return self._polled(lane.event)
-
-    def chain(self, lane: Any) -> Awaitable[None]:
-        self.submit_chain(lane)
+    def waited_for(self, lane: Any) -> Awaitable[None]:
         self.rt.record_event(lane.event, lane.stream)
         return self._polled(lane.event)
 

@@ -57,22 +57,14 @@ class PyAcl(AclContender):
         self._thread.join()
         await super().close()
 
-    def copy(self, lane: Any) -> Awaitable[None]:
-        self.submit(lane)
-        return self._done(lane.stream)
-
-    def chain(self, lane: Any) -> Awaitable[None]:
-        self.submit_chain(lane)
-        return self._done(lane.stream)
-
-    def _done(self, stream: int) -> Awaitable[None]:
+    def waited_for(self, lane: Any) -> Awaitable[None]:
         self._callbacks += 1
         if self.under_trio:
             event = self._new_event()
-            self.rt.launch_callback(self._set_event, event, ACL_NO_BLOCK, stream)
+            self.rt.launch_callback(self._set_event, event, ACL_NO_BLOCK, lane.stream)
             return event.wait()
         future = self._loop.create_future()
-        self.rt.launch_callback(self._set_future, future, ACL_NO_BLOCK, stream)
+        self.rt.launch_callback(self._set_future, future, ACL_NO_BLOCK, lane.stream)
         return future
 
     # On the report thread, in process_report.

@@ -31,15 +31,7 @@ class Thread(AclContender):
                 thread.join()
         await super().close()
 
-    def copy(self, lane: Any) -> Awaitable[None]:
-        self.submit(lane)
-        return self._waited_for(lane)
-
-    def chain(self, lane: Any) -> Awaitable[None]:
-        self.submit_chain(lane)
-        return self._waited_for(lane)
-
-    def _waited_for(self, lane: Any) -> Awaitable[None]:
+    def waited_for(self, lane: Any) -> Awaitable[None]:
         self.rt.record_event(lane.event, lane.stream)
         future = self._loop.create_future()
         threading.Thread(target=self._wait, args=(lane.event, future), name=_NAME, daemon=True).start()
