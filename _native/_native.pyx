@@ -10,6 +10,7 @@ a report, the C++ runtime hears it (runtime/report_thread.cpp), loops.pyx is wok
 import asyncio
 import atexit
 import operator
+import os
 import sys
 import threading
 import weakref
@@ -20,7 +21,7 @@ import numpy as np
 from aioascend import errors as _errors
 
 from cpython.buffer cimport (
-    Py_buffer, PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_CheckBuffer,
+    Py_buffer, PyBUF_FORMAT, PyBUF_ND, PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_CheckBuffer,
     PyObject_GetBuffer,
 )
 from cpython.long cimport PyLong_AsLongAndOverflow
