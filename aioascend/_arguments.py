@@ -28,7 +28,6 @@ def seconds(name: str, value: object, most: float) -> float:
     problem = f"{name} must be a number of seconds above 0 and below {most:g}, not {value!r}"
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
         raise TypeError(problem)
-    number = float(value)
-    if not 0 < number < most:
+    if not 0 < value < most:  # compared as it is: not every integer can be made a float
         raise ValueError(problem)
-    return number
+    return float(value)

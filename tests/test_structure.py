@@ -22,7 +22,7 @@ LAYERS = [
     {"_error_table"},
     {"errors", "_trio"},
     {"_native"},
-    {"_threads", "_closing", "_backend", "tensors"},
+    {"_arguments", "_threads", "_closing", "_backend", "tensors"},
     {"stream"},
     {"model"},
     {"device"},

@@ -25,6 +25,9 @@ bool passing(aclError code) {
            code == ACL_ERROR_RT_STREAM_CAPTURED;
 }
 
+// Of a stream that is not ours: its owner has destroyed it, or it is of another context, for good.
+bool unusable(aclError code) { return code / 1000 == 107 && !passing(code); }
+
 std::shared_ptr<Failure> new_failure(const Device &device, aclError code) {
     static std::atomic<uint64_t> ids{0};
     auto failure = std::make_shared<Failure>();
@@ -358,9 +361,13 @@ void Stream::sweep(int64_t now_ns) {
         abandon(0, Outcome::Lost);
         return;
     }
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::unique_lock<std::mutex> lock(mutex_);
     if (foreign_ && markers_.empty() && in_flight_ != 0) {
-        launch_marker();  // the only way to learn how far it is
+        const aclError refused = launch_marker();  // the only way to learn how far it is
+        if (unusable(refused)) {
+            lock.unlock();
+            abandon(refused, Outcome::Failed);
+        }
     } else if (!complete) {
         for (Marker *marker : markers_) {
             marker->idle_since_ns = 0;

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import aioascend as aa
+from aioascend.testing import Simulator
 from hostile.scene import COPY, Scene
 
 pytestmark = pytest.mark.anyio
@@ -158,3 +159,24 @@ async def test_a_thread_without_a_loop(scene: Scene) -> None:
         messages = await anyio.to_thread.run_sync(refused)
     assert all("loop" in message for message in messages), messages
     await scene.stream
+
+
+@pytest.mark.parametrize("case", ["of another device", "destroyed by its owner"])
+async def test_a_wrapped_stream_that_takes_no_work(sim: Simulator, case: str) -> None:
+    async with aa.open_device(0, backend="sim") as npu, aa.open_device(1, backend="sim") as elsewhere:
+        owner = await (elsewhere if case == "of another device" else npu).create_stream()
+        wrapped = await npu.wrap_stream(owner.handle)
+        if owner.device is npu:
+            await wrapped.memset(npu.empty(4), 0)
+            await owner.close()
+        target = np.full(4, 7, "float32")
+        refused, behind = wrapped.memset(npu.empty(4), 0), wrapped.memcpy(target, npu.empty(4))
+        with pytest.raises((aa.ContextError, aa.ArgumentError)) as caught:
+            await refused
+        assert caught.value.retry == "caller"
+        with pytest.raises(aa.DependencyError):
+            await behind
+        assert (target == 7).all()
+        await wrapped.close()
+        async with npu.create_stream() as stream:
+            await stream.memset(npu.empty(4), 0)

@@ -55,7 +55,9 @@ async def test_options_of_a_stream(scene: Scene, name: str) -> None:
     for value in (1.0, NAN, "1", None, True, [1]):
         await scene.refuses(lambda value=value: scene.npu.create_stream(**{name: value}), TypeError, f"{name} must be ")  # type: ignore[misc]
     for value in (-1, 2**32, 2**100):
-        await scene.refuses(lambda value=value: scene.npu.create_stream(**{name: value}), ValueError, f"{name} .*{value}")  # type: ignore[misc]
+        await scene.refuses(
+            lambda value=value: scene.npu.create_stream(**{name: value}), ValueError, f"{name} .*{value}"
+        )  # type: ignore[misc]
 
 
 async def test_flags_that_the_library_does_not_know(scene: Scene) -> None:
@@ -76,10 +78,3 @@ async def test_handles_of_no_stream(scene: Scene) -> None:
         (12345, aa.ArgumentError, "0x3039 is no stream"),
     ):
         await scene.refuses(lambda value=value: scene.npu.wrap_stream(value), error, message)  # type: ignore[misc]
-
-
-async def test_a_wrapped_stream_of_another_device_takes_no_work(scene: Scene) -> None:
-    wrapped = await scene.npu.wrap_stream(scene.its_stream.handle)
-    with pytest.raises(aa.ContextError):
-        await wrapped.memset(scene.npu.empty(4), 0)
-    await wrapped.close()
