@@ -18,7 +18,7 @@ UNKNOWN = -1
 Outcome = Literal["pending", "ok", "failed", "dependent", "lost"]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Memory:
     """Device or pinned memory, and who has touched it last on each stream."""
 
@@ -26,7 +26,7 @@ class Memory:
     touched: dict[Stream, int] = field(default_factory=dict)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Part:
     memory: Memory
     begin: int
@@ -37,7 +37,7 @@ class Part:
         return self.memory.bytes[self.begin : self.end]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Failure:
     operation: Operation
     told_at: dict[Stream, int] | None = None  # the last operation of each stream when somebody was told
@@ -46,7 +46,7 @@ class Failure:
         return self.told_at is None or seq <= self.told_at.get(stream, 0)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Operation:
     stream: Stream
     seq: int
@@ -63,7 +63,7 @@ class Operation:
     result: np.ndarray[Any, Any] | None = None  # of a copy to the host: what it has read
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Stream:
     operations: list[Operation] = field(default_factory=list)
     pending: deque[Operation] = field(default_factory=deque)
@@ -88,7 +88,10 @@ class Reference:
         stream.order[stream] = operation.seq
         operation.order = dict(stream.order)
         stream.operations.append(operation)
-        stream.pending.append(operation)
+        if operation.on_host:
+            self._run(operation)
+        else:
+            stream.pending.append(operation)
         for part in (operation.dst, operation.src):
             if isinstance(part, Part):
                 part.memory.touched[stream] = operation.seq
@@ -124,7 +127,7 @@ class Reference:
         operation.reached_by = self.reaching(operation)
         if operation.reached_by:
             operation.outcome = "dependent"
-            if operation.dst is not None:
+            if operation.dst is not None and not operation.on_host:
                 operation.dst.bytes[:] = UNKNOWN
         elif struck:
             operation.outcome = "failed"
