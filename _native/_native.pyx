@@ -82,6 +82,7 @@ __all__ = [
     "ticket_counts",
 ]
 
+include "refusals.pyx"
 include "library.pyx"
 include "loops.pyx"
 include "memory.pyx"

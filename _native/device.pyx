@@ -44,7 +44,7 @@ cdef class DeviceCore:
     def open(self) -> None:
         cdef int code
         if rt.forked():
-            raise status_error(rt.kForked, "")
+            raise fork_error()
         with nogil:
             code = self.device.open()
         if code != 0:
@@ -56,6 +56,30 @@ cdef class DeviceCore:
             code = self.device.close()
         if code != 0:
             raise self.error(code, "aclrtResetDevice")
+
+    def reset_by_force(self) -> None:
+        """Give everything up and reset the device (aclrtResetDeviceForce). This object is closed from then on."""
+        cdef int code
+        with nogil:
+            code = self.device.reset_by_force()
+        if code == 207000:  # there is no such call
+            raise self.error(code, "aclrtResetDeviceForce")
+        if code != 0:
+            raise out_of_service(self, "aclrtResetDeviceForce")
+
+    def health(self) -> tuple[int, float, float, int, int, int]:
+        """Code of the fault or 0, seconds since it and since the last progress, in flight, queued, orphaned streams."""
+        cdef rt.Health health
+        with nogil:
+            health = self.device.health()
+        now = rt.monotonic_ns()
+        since = now - health.failed_ns if health.fault else 0
+        return (health.fault, since / 1e9, (now - health.progress_ns) / 1e9, health.in_flight, health.queued,
+                health.orphans)
+
+    def check(self) -> None:
+        """Raises what a call on this device would raise because it is closed or out of service."""
+        self.check_open()
 
     def close_later(self) -> bool:
         """Close it once its streams are drained, without anybody waiting; False when it can be closed at once."""
@@ -116,7 +140,9 @@ cdef class DeviceCore:
 
     cdef int check_open(self) except -1:
         if rt.forked():
-            raise status_error(rt.kForked, "")
+            raise fork_error()
+        if self.device.fault() != 0:
+            raise out_of_service(self, "this call")
         if self.device.closed():
             raise _errors.RuntimeClosedError(f"device {self.index} is closed")
         return 0

@@ -15,7 +15,7 @@ import numpy as np
 from aioascend import _native
 from aioascend._closing import Closing
 from aioascend._threads import run_blocking
-from aioascend.errors import DependencyError, RuntimeClosedError
+from aioascend.errors import DependencyError
 from aioascend.stream import Stream
 from aioascend.tensors import TensorInfo, as_input, bind_arguments, check_tensor, dtype_of
 
@@ -130,7 +130,7 @@ class Model(_native.ModelCore, Closing):
         """
         values = bind_arguments(self._label, self.input_infos, args, kwargs)
         arrays = [as_input(self._label, info, value) for info, value in zip(self.input_infos, values, strict=True)]
-        self._check_open()
+        self._check_usable()
         if self._dynamic == "shapes":
             results = await self._call_dynamic(arrays)
         else:
@@ -228,7 +228,7 @@ class Model(_native.ModelCore, Closing):
             RuntimeClosedError: the model or the stream is closed.
             AclError: the library refused the run.
         """
-        self._check_open()
+        self._check_usable()
         if len(inputs) != len(self.input_infos):
             names = ", ".join(info.name for info in self.input_infos)
             raise ValueError(f"model {self._label} takes {len(self.input_infos)} inputs ({names}), not {len(inputs)}")
@@ -281,10 +281,6 @@ class Model(_native.ModelCore, Closing):
         return kind, wanted
 
     # --- life cycle ---
-
-    def _check_open(self) -> None:
-        if self.closed:
-            raise RuntimeClosedError(f"model {self._label} is closed")
 
     async def close(self) -> None:
         """Wait for the runs in flight, then unload (aclmdlUnload). May be called again."""

@@ -75,6 +75,7 @@ struct Failure {
     uint64_t seq = 0;        // of the failed operation in its stream; 0: only known to be one of a group
     Kind kind = Kind::Memcpy;
     bool issued = true;      // false: the library refused it when it was issued from the host-side queue
+    bool of_device = false;  // the device is out of service, whatever the operation was
     bool told = false;       // an awaiter or an exception handler has it; guarded by the failure_mutex
 };
 

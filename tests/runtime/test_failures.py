@@ -195,10 +195,11 @@ async def test_older_libraries_narrow_a_failure_to_a_group(
 ) -> None:
     from aioascend import _native
     from aioascend._backend import Backend, load_backend
-    from aioascend.device import Device, _Opened
+    from aioascend._opened import Opened
+    from aioascend.device import Device
 
     library = load_backend("sim").library.without(*missing)
-    opened = _Opened(_native.DeviceCore(library, 1), {})
+    opened = Opened(_native.DeviceCore(library, 1), {})
     opened.users = 1
     await anyio.to_thread.run_sync(opened.core.open)
     async with Device(opened, Backend(library, "sim", ())) as npu, npu.create_stream() as stream:
