@@ -126,7 +126,7 @@ cdef class FailureRecord:
         if ticket.outcome == rt.Outcome.Lost:
             return _errors.ReportLostError(self.failure.get().code, name, device=device, stream=operation.stream.id)
         if self.failure.get().of_device:
-            return out_of_service(self.device, name, operation.stream.id)
+            return lost(self.device, name, operation.stream.id)
         if self.failure.get().seq == ticket.seq:
             return self.exception
         return _errors.error_from_code(self.failure.get().code, name, device=device, stream=operation.stream.id)
@@ -153,7 +153,7 @@ cdef FailureRecord record_of(DeviceCore device, const shared_ptr[rt.Failure] &fa
     record.streams = []
     record.told = facts.told
     if facts.of_device:
-        record.exception = out_of_service(device, "everything in flight")
+        record.exception = lost(device, "everything in flight")
     elif facts.code == 0:
         record.exception = _errors.ReportLostError(0, "an operation", device=facts.device, stream=facts.stream_id)
     else:

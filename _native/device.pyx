@@ -8,6 +8,7 @@ cdef class DeviceCore:
     cdef rt.Device *device
     cdef readonly Library library
     cdef readonly int index
+    cdef size_t staged_copies, staged_bytes
     cdef list kept  # what the device may use and nobody can tell; goes with this object
     cdef object __weakref__
 
@@ -121,6 +122,7 @@ cdef class DeviceCore:
             "device_live_bytes": device.live_bytes, "device_cached_bytes": device.cached_bytes,
             "device_live_blocks": device.live_blocks, "pinned_live_bytes": pinned.live_bytes,
             "pinned_cached_bytes": pinned.cached_bytes, "pinned_live_blocks": pinned.live_blocks,
+            "staged_copies": self.staged_copies, "staged_bytes": self.staged_bytes,
         }
 
     def empty(self, shape: object, dtype: object) -> DeviceBuffer:
@@ -137,6 +139,12 @@ cdef class DeviceCore:
         fill_buffer(buffer, self, shape, dtype, &self.device.pinned_memory())
         buffer_address(buffer)
         return buffer
+
+    cdef Block take_stage(self, size_t nbytes):
+        """Pinned memory that a copy of pageable memory goes through."""
+        self.staged_copies += 1
+        self.staged_bytes += nbytes
+        return take_block(self, &self.device.pinned_memory(), nbytes)
 
     cdef int check_open(self) except -1:
         if rt.forked():

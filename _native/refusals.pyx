@@ -36,6 +36,18 @@ cdef object fork_error():
 
 
 cdef object out_of_service(DeviceCore device, str what, object stream=None):
+    """For somebody to raise, who is told by it of everything that this device has given up."""
+    cdef shared_ptr[rt.Failure] failure = device.device.fault_failure()
+    cdef FailureRecord record = _records.get(failure.get().id)
+    if record is not None:
+        record.tell()
+    else:
+        with nogil:
+            device.device.told(failure)
+    return lost(device, what, stream)
+
+
+cdef object lost(DeviceCore device, str what, object stream=None):
     return _errors.DeviceLostError(device.device.fault(), what, device=device.index, stream=stream)
 
 

@@ -231,6 +231,7 @@ cdef extern from "device.h" namespace "aioascend" nogil:
         cbool close_later()
         aclError reset_by_force()
         aclError fault()
+        shared_ptr[Failure] fault_failure()
         Health health()
         cbool closed()
         cbool ended()

@@ -164,7 +164,7 @@ cdef class StreamCore:
         elif to.where == ON_DEVICE:
             command.value = rt.ACL_MEMCPY_HOST_TO_DEVICE
             if source.where == PAGEABLE and source.nbytes:
-                stage = take_block(self.core, &self.core.device.pinned_memory(), source.nbytes)
+                stage = self.core.take_stage(source.nbytes)
                 operation.source = (keep_source, stage)
                 command.stage_from = <void *>source.at
                 command.src.memory = stage.memory
@@ -173,7 +173,7 @@ cdef class StreamCore:
         else:
             command.value = rt.ACL_MEMCPY_DEVICE_TO_HOST
             if to.where == PAGEABLE and to.nbytes:
-                stage = take_block(self.core, &self.core.device.pinned_memory(), to.nbytes)
+                stage = self.core.take_stage(to.nbytes)
                 operation.keep = (keep_to, stage)
                 operation.ticket.more().copy_to = <void *>to.at
                 operation.ticket.more().copy_from = stage.memory

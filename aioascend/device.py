@@ -50,6 +50,8 @@ class DeviceStatistics:
         device_cached_bytes: Device memory kept for reuse.
         pinned_live_bytes: Pinned host memory in use.
         pinned_cached_bytes: Pinned host memory kept for reuse.
+        staged_copies: Copies from or to pageable memory so far, which went through pinned memory.
+        staged_bytes: Their bytes.
     """
 
     streams: int
@@ -60,6 +62,8 @@ class DeviceStatistics:
     device_cached_bytes: int
     pinned_live_bytes: int
     pinned_cached_bytes: int
+    staged_copies: int
+    staged_bytes: int
 
 
 class Device(Closing):

@@ -251,7 +251,11 @@ void Stream::issue_queued() {
             }
             if (code != 0) {
                 suspect();
-                start_failure(&ticket, code, 0, false);
+                if (device_.fault() != 0) {
+                    ticket.fail(device_.fault_failure(), Outcome::Failed);
+                } else {
+                    start_failure(&ticket, code, 0, false);
+                }
             }
         }
         queue_.pop_front();
