@@ -81,7 +81,7 @@ public:
     void told(const std::shared_ptr<Failure> &failure);
 
     // Called by the exception callback, on any thread of the library.
-    void note_exception(uint32_t stream_id, uint32_t task_id, aclError code);
+    void note_exception(const DeviceException &exception);
     // Report thread, before tickets are settled: find the operations that the noted exceptions belong to.
     void apply_exceptions();
 
@@ -124,14 +124,10 @@ public:
 private:
     aclError adopt(std::shared_ptr<Stream> stream, std::shared_ptr<Stream> &out);
     void abandon_streams();  // settle_mutex held
+    void mark_runs_failed(const DeviceException &exception);
     void end_reset();
     bool orphans_run();
     std::unordered_set<aclrtEvent> take_events();
-
-    struct Exception {
-        uint32_t stream_id, task_id;
-        aclError code;
-    };
 
     const Library &library_;
     const int32_t index_;
@@ -150,7 +146,7 @@ private:
     std::mutex events_mutex_;
     std::unordered_set<aclrtEvent> events_;
     std::mutex exception_mutex_;
-    std::vector<Exception> exceptions_;
+    std::vector<DeviceException> exceptions_;
     std::atomic<bool> has_exceptions_{false};
     std::vector<std::pair<Bridge *, TicketList>> outbox_;
     std::vector<Marker *> buried_;  // settle_mutex

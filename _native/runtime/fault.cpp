@@ -24,8 +24,9 @@ void on_exception(aclrtExceptionInfo *info, const AclApi &api, const Capabilitie
     const aclError code = can.exception_error_code
                               ? static_cast<aclError>(api.aclrtGetErrorCodeFromExceptionInfo(info))
                               : ACL_ERROR_RT_INTERNAL_ERROR;
-    note_exception(api.aclrtGetDeviceIdFromExceptionInfo(info), api.aclrtGetStreamIdFromExceptionInfo(info),
-                   api.aclrtGetTaskIdFromExceptionInfo(info), code);
+    note_exception(api.aclrtGetDeviceIdFromExceptionInfo(info),
+                   {api.aclrtGetStreamIdFromExceptionInfo(info), api.aclrtGetTaskIdFromExceptionInfo(info),
+                    api.aclrtGetThreadIdFromExceptionInfo(info), code});
 }
 
 // The callback carries no user data, so the library that calls is found here: one slot per loaded library.
@@ -69,9 +70,9 @@ aclError watch_exceptions(const Library &library) {
     return ACL_ERROR_INTERNAL_ERROR;
 }
 
-void Device::note_exception(uint32_t stream_id, uint32_t task_id, aclError code) {
+void Device::note_exception(const DeviceException &exception) {
     std::lock_guard<std::mutex> lock(exception_mutex_);
-    exceptions_.push_back({stream_id, task_id, code});
+    exceptions_.push_back(exception);
     has_exceptions_.store(true, std::memory_order_release);
 }
 
@@ -79,28 +80,47 @@ void Device::apply_exceptions() {
     if (!has_exceptions_.load(std::memory_order_acquire)) {
         return;
     }
-    std::vector<Exception> noted;
+    std::vector<DeviceException> noted;
     {
         std::lock_guard<std::mutex> lock(exception_mutex_);
         noted.swap(exceptions_);
         has_exceptions_.store(false, std::memory_order_release);
     }
-    for (const Exception &exception : noted) {
+    for (const DeviceException &exception : noted) {
         if (exception.stream_id == kWholeDevice) {
             fail(exception.code);
             continue;
         }
+        bool known = false;
         for (const auto &stream : streams()) {
             // Without stream ids any stream of the device may be meant: then all that are busy are affected.
             const bool meant = stream->id() >= 0 ? stream->id() == static_cast<int32_t>(exception.stream_id)
                                                  : stream->in_flight() != 0;
+            known = known || meant;
             if (meant && !stream->mark_failed(exception.task_id, exception.code)) {
-                note_exception(exception.stream_id, exception.task_id, exception.code);
+                note_exception(exception);
             }
+        }
+        if (!known) {
+            mark_runs_failed(exception);
         }
         if (device_is_gone(exception.code)) {
             fail(exception.code);
         }
+    }
+}
+
+// The stream is none of ours. It may be one of the library's own, for the kernels of a model; then the thread is the one
+// that submitted the run. Another library on the same thread may be at fault as well, but who can tell?
+void Device::mark_runs_failed(const DeviceException &exception) {
+    std::vector<std::shared_ptr<Stream>> suspects;
+    for (const auto &stream : streams()) {
+        if (stream->runs_of(exception.thread_id)) {
+            suspects.push_back(stream);
+        }
+    }
+    for (const auto &stream : suspects) {
+        stream->mark_run_failed(exception, suspects.size() == 1);
     }
 }
 

@@ -173,9 +173,10 @@ void Stream::close_taint(const Failure &failure) {
 }
 
 // ticket: the one that failed, or null when all that is known is that one of those in flight did.
-void Stream::start_failure(Ticket *ticket, aclError code, uint32_t task, bool issued) {
+// behind: which are those.
+void Stream::start_failure(Ticket *ticket, uint64_t behind, aclError code, uint32_t task, bool issued) {
     std::lock_guard<std::mutex> failures(device_.failure_mutex);
-    const uint64_t from = ticket ? ticket->seq : retired_seq_;
+    const uint64_t from = ticket ? ticket->seq : behind;
     if (failure_at(from + (ticket ? 0 : 1))) {
         return;  // it ran behind an earlier failure, which is what its awaiter has to know
     }
@@ -194,14 +195,14 @@ void Stream::start_failure(Ticket *ticket, aclError code, uint32_t task, bool is
 bool Stream::mark_failed(uint32_t task, aclError code) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (!device_.can().last_task_id) {
-        start_failure(nullptr, code, task, true);
+        start_failure(nullptr, retired_seq_, code, task, true);
         return true;
     }
     // The exact id first: where ids have fewer than 32 bits, comparing them goes wrong when they wrap around.
     for (const bool exact : {true, false}) {
         for (Ticket *ticket = flight_.head; ticket != nullptr; ticket = ticket->next) {
             if (exact ? ticket->last_task == task : at_or_before(task, ticket->last_task)) {
-                start_failure(ticket, code, task, true);
+                start_failure(ticket, 0, code, task, true);
                 return true;
             }
         }
@@ -209,8 +210,35 @@ bool Stream::mark_failed(uint32_t task, aclError code) {
     if (issuing_ && !at_or_before(task, retired_task_)) {
         return false;
     }
-    start_failure(nullptr, code, task, true);
+    start_failure(nullptr, retired_seq_, code, task, true);
     return true;
+}
+
+// With mutex_ held.
+Ticket *Stream::first_run(bool &only) {
+    Ticket *first = nullptr;
+    only = true;
+    for (Ticket *ticket = flight_.head; ticket != nullptr; ticket = ticket->next) {
+        if (ticket->kind == Kind::Execute && ticket->outcome == Outcome::Ok) {
+            only = first == nullptr;
+            first = first ? first : ticket;
+        }
+    }
+    return first;
+}
+
+bool Stream::runs_of(uint32_t thread) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    bool only;
+    return runner_ == thread && first_run(only) != nullptr;
+}
+
+void Stream::mark_run_failed(const DeviceException &exception, bool only_here) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    bool only;
+    if (Ticket *run = first_run(only)) {
+        start_failure(only && only_here ? run : nullptr, run->seq - 1, exception.code, exception.task_id, true);
+    }
 }
 
 void Stream::reap(uint64_t flush) {

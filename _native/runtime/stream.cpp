@@ -96,6 +96,9 @@ int Stream::state_of(const Ticket &ticket, const Command &command) {
 // Runs with the lock (direct) or without it (worker), so it touches no member that changes.
 aclError Stream::issue(const Command &command, uint32_t &last_task) const {
     const AclApi &api = device_.api();
+    if (command.kind == Kind::Execute) {
+        runner_ = kernel_thread_id();
+    }
     const aclError code = command.issue(api, handle_);
     // Without a task of its own the call leaves the thread's last id as it was: that of some other stream's task.
     if (code == 0 && command.makes_task() && device_.can().last_task_id) {
@@ -254,7 +257,7 @@ void Stream::issue_queued() {
                 if (device_.fault() != 0) {
                     ticket.fail(device_.fault_failure(), Outcome::Failed);
                 } else {
-                    start_failure(&ticket, code, 0, false);
+                    start_failure(&ticket, 0, code, 0, false);
                 }
             }
         }

@@ -92,6 +92,8 @@ public:
     // Report thread, once in a flush: let the library hand over failures it has noticed, here and where this waited.
     void reap(uint64_t flush);
     bool mark_failed(uint32_t task, aclError code);  // false: its ticket is not known yet, ask again
+    bool runs_of(uint32_t thread);                   // runs of models are in flight that this thread has submitted
+    void mark_run_failed(const DeviceException &exception, bool only_here);
     // No report will come: resolve everything with this.
     void abandon(const std::shared_ptr<Failure> &failure, Outcome outcome);
     void handle_has_gone();  // with a reset of the device
@@ -131,7 +133,8 @@ private:
     void lose_marker();
     aclError query(bool &complete, aclrtStream stream);
     aclError query_markers(bool &complete);
-    void start_failure(Ticket *ticket, aclError code, uint32_t task, bool issued);
+    Ticket *first_run(bool &only);
+    void start_failure(Ticket *ticket, uint64_t behind, aclError code, uint32_t task, bool issued);
     void add_taint(const std::shared_ptr<Failure> &failure, uint64_t from, uint64_t to);
     void wake_worker();
     void post_destroy();
@@ -154,6 +157,7 @@ private:
     std::vector<Taint> taints_;      // newest last; guarded by the device's failure_mutex
     std::vector<PendingWait> waits_;
     std::atomic<uint64_t> lost_seq_{0};  // up to here a report, or the work itself, was given up
+    mutable std::atomic<uint32_t> runner_{0};  // the thread that submitted the newest run of a model
     uint64_t reaped_ = 0;                // report thread: the latest flush that did
     int64_t stranded_since_ns_ = 0;      // since when it waits for something that was given up
     std::atomic<bool> poisoned_{false};  // the newest taint is open

@@ -79,6 +79,13 @@ struct Failure {
     bool told = false;       // an awaiter or an exception handler has it; guarded by the failure_mutex
 };
 
+// What an exception callback tells of a failed task.
+struct DeviceException {
+    uint32_t stream_id, task_id;
+    uint32_t thread_id;  // the kernel's id of the thread that submitted it
+    int32_t code;
+};
+
 // Copies a staged result on into the caller's array, once; nothing when the operation failed or was cancelled.
 void finish_copy(Ticket &ticket);
 
