@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from aioascend import _native
+from aioascend import _debug, _native
 from aioascend._backend import Backend, load_backend
 from aioascend._closing import Closing, Opening
 from aioascend._threads import run_blocking
@@ -108,6 +108,7 @@ class _Opened:
                 try:
                     if not self.core.close_later():
                         self.core.close()
+                        _debug.report_buffers(self.core.index, self.core.live_buffers())
                 finally:
                     self._forget()
 
@@ -141,6 +142,10 @@ class Device(Closing):
         """Whether it takes no more work."""
         return self._closed
 
+    @property
+    def _left_open(self) -> bool:
+        return not self._closed
+
     # --- streams ---
 
     def create_stream(self, *, priority: int = 0, flags: int = _FAST_LAUNCH_AND_SYNC) -> StreamContext:
@@ -167,6 +172,7 @@ class Device(Closing):
         self._check_open()
         stream = Stream.__new__(Stream)
         stream.device = self
+        stream._made_at = _debug.here()
 
         def wrap() -> Stream:
             stream._wrap(self._core, handle)
@@ -208,12 +214,13 @@ class Device(Closing):
             OutOfMemoryError: there is none left.
         """
         self._check_open()
-        return await run_blocking(lambda: self._core.pinned(shape, dtype))
+        made_at = _debug.here()
+        return await run_blocking(lambda: self._core.pinned(shape, dtype, made_at))
 
-    def memory_info(self) -> MemoryInfo:
-        """Free and total device memory, of all processes."""
+    async def memory_info(self) -> MemoryInfo:
+        """Free and total device memory, of all processes (aclrtGetMemInfo). Awaited, as the driver is asked."""
         self._check_open()
-        return MemoryInfo(*self._core.memory_info())
+        return MemoryInfo(*await run_blocking(self._core.memory_info))
 
     # --- models ---
 
@@ -312,13 +319,16 @@ class DeviceContext(Opening[Device]):
         self._index = index
         self._backend = backend
         self._options = options
+        self._made_at = _debug.here()
 
     async def _open(self) -> Device:
         backend = await run_blocking(lambda: load_backend(self._backend))
         opened = await run_blocking(
             lambda: _Opened.acquire(backend, self._index, self._options), undo=lambda made: made.release()
         )
-        return Device(opened, backend)
+        device = Device(opened, backend)
+        device._made_at = self._made_at
+        return device
 
 
 def open_device(

@@ -191,6 +191,7 @@ void Stream::start_failure(Ticket *ticket, aclError code, uint32_t task, bool is
     if (ticket) {
         failure->seq = ticket->seq;
         failure->kind = ticket->kind;
+        failure->owner = ticket->owner;
         ticket->fail(failure, Outcome::Failed);
     }
     add_taint(failure, from, Taint::kOpen);

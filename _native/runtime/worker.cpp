@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include "device.h"
+#include "live.h"
 
 namespace aioascend {
 
@@ -35,6 +36,7 @@ void Worker::wake(std::shared_ptr<Stream> stream) {
 }
 
 void Worker::run() {
+    const Counted alive(Live::counts().threads);
     device_.api().aclrtSetCurrentContext(device_.context());
     std::unique_lock<std::mutex> lock(mutex_);
     while (true) {
