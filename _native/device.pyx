@@ -9,6 +9,7 @@ cdef class DeviceCore:
     cdef readonly Library library
     cdef readonly int index
     cdef size_t staged_copies, staged_bytes
+    cdef dict buffers  # in debug mode: address of a Block -> repr, bytes and maker of its buffer; else None
     cdef list kept  # what the device may use and nobody can tell; goes with this object
     cdef object __weakref__
 
@@ -32,6 +33,7 @@ cdef class DeviceCore:
         self.library = library
         self.index = index
         self.kept = []
+        self.buffers = {} if _debugging else None
         self.device = new rt.Device(deref(library.library), index, settings)
 
     def __dealloc__(self):
@@ -50,6 +52,11 @@ cdef class DeviceCore:
             code = self.device.open()
         if code != 0:
             raise self.error(code, "aclrtSetDevice")
+        if _debugging:
+            _debug.watch_stalls(self._stream_states)
+
+    def _stream_states(self) -> list | None:
+        return stream_states(self)
 
     def close(self) -> None:
         cdef int code
@@ -125,18 +132,22 @@ cdef class DeviceCore:
             "staged_copies": self.staged_copies, "staged_bytes": self.staged_bytes,
         }
 
+    def live_buffers(self) -> list:
+        """In debug mode: repr, bytes and where it was made, of each buffer whose memory is still in use."""
+        return [] if self.buffers is None else list(self.buffers.values())
+
     def empty(self, shape: object, dtype: object) -> DeviceBuffer:
         """See `aioascend.Device.empty`."""
         cdef DeviceBuffer buffer = DeviceBuffer.__new__(DeviceBuffer)
         self.check_open()
-        fill_buffer(buffer, self, shape, dtype, &self.device.device_memory())
+        fill_buffer(buffer, self, shape, dtype, &self.device.device_memory(), _debug.here() if _debugging else None)
         return buffer
 
-    def pinned(self, shape: object, dtype: object) -> PinnedBuffer:
+    def pinned(self, shape: object, dtype: object, made_at: object = None) -> PinnedBuffer:
         """Blocks until the memory is there, unless the pool has it; see `aioascend.Device.pinned`."""
         cdef PinnedBuffer buffer = PinnedBuffer.__new__(PinnedBuffer)
         self.check_open()
-        fill_buffer(buffer, self, shape, dtype, &self.device.pinned_memory())
+        fill_buffer(buffer, self, shape, dtype, &self.device.pinned_memory(), made_at)
         buffer_address(buffer)
         return buffer
 

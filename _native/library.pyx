@@ -83,6 +83,9 @@ def load_library(path: str) -> Library:
         self.library = rt.load_library(where, error)
     if self.library is NULL:
         raise _errors.BackendError(error.decode())
+    if _debugging:
+        with nogil:
+            self.library = rt.observe_blocking_calls(deref(self.library), note_blocking_call)
     return self
 
 

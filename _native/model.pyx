@@ -20,6 +20,7 @@ cdef class ModelCore:
     cdef readonly object _gear_index
     cdef bint is_closed         # takes no more runs
     cdef object submitting      # a lock: see StreamCore.submit_execution
+    cdef bint counted           # among those that are loaded
     cdef object data            # the bytes it was loaded from: the library may read them until it is unloaded
     cdef object __weakref__
 
@@ -28,6 +29,7 @@ cdef class ModelCore:
 
     def __dealloc__(self):
         if self.loaded is not NULL:
+            self.count(False)
             with nogil:
                 if not self.loaded.unloaded:  # nobody closed it; runs in flight would keep this object
                     self.core.device.unload_model_soon(self.loaded.id)
@@ -60,6 +62,7 @@ cdef class ModelCore:
         if code != 0:
             raise core.error(code, f"{call}({label})")
         self.loaded = new rt.LoadedModel(device.api(), id)
+        self.count(True)
         try:
             self.describe()
         except BaseException:
@@ -75,6 +78,17 @@ cdef class ModelCore:
             code = self.core.device.unload_model(deref(self.loaded))
         if code != 0:
             raise self.core.error(code, f"aclmdlUnload({self._label})")
+        self.count(False)
+
+    cdef void count(self, bint loaded):
+        global _models_live
+        _models_live += <int>loaded - <int>self.counted
+        self.counted = loaded
+
+    @property
+    def _left_open(self) -> bool:
+        """Whether it is loaded and nobody has closed it."""
+        return self.loaded is not NULL and not self.closed
 
     @property
     def closed(self) -> bool:

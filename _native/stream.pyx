@@ -32,6 +32,11 @@ cdef class StreamCore:
         return <uintptr_t>self.stream.get().handle()
 
     @property
+    def _left_open(self) -> bool:
+        """Whether it exists and nobody has closed it."""
+        return self.stream.get() is not NULL and not self.closed
+
+    @property
     def in_flight(self) -> int:
         """Operations that the device has not finished."""
         return self.stream.get().in_flight()
@@ -73,6 +78,7 @@ cdef class StreamCore:
 
     def _destroy(self) -> None:
         cdef int code
+        self.is_closed = True
         with nogil:
             code = self.stream.get().destroy()
         if code != 0:
@@ -102,7 +108,8 @@ cdef class StreamCore:
         cdef FailureRecord record
         for record in list(self.untold):
             record.tell()
-            report_to_loop(current_bridge(), "an operation that nobody awaited has failed", record.exception)
+            report_to_loop(
+                current_bridge(), "an operation that nobody awaited has failed", record.exception, record.submitted_at)
 
     def _destroy_when_drained(self) -> None:
         """Leaves giving the stream back to the runtime, as soon as the device is past what was accepted."""
@@ -341,6 +348,8 @@ cdef class StreamCore:
         operation.in_flight = True  # from here on another thread may already resolve it
         _tickets_live += 1
         _tickets_total += 1
+        if _debugging:
+            take_note(operation)
         cdef Operation before = None
         if operation.bridge is not None:
             before, operation.bridge.to_be_asked = operation.bridge.to_be_asked, None
@@ -366,7 +375,9 @@ cdef class StreamCore:
             record = record_of(self.core, operation.ticket.failure())
             self.note_failure(record)
             operation.finish(record.failed(operation))
+            drop_note(operation)
             return operation
+        drop_note(operation)
         if status < 0:
             raise refusal(status, self, kind_name(command.kind))
         raise self.core.error(status, kind_name(command.kind), self.id)

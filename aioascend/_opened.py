@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 from typing import ClassVar
 
-from aioascend import _native
+from aioascend import _debug, _native
 from aioascend._backend import Backend
 from aioascend.errors import RuntimeClosedError
 
@@ -64,6 +64,7 @@ class Opened:
                 try:
                     if not self.core.close_later():
                         self.core.close()
+                        _debug.report_buffers(self.core.index, self.core.live_buffers())
                 finally:
                     self._forget()
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from aioascend import _debug
 from aioascend._backend import Backend, load_backend
 from aioascend._closing import Closing, Opening
 from aioascend._opened import Opened
@@ -93,6 +94,10 @@ class Device(Closing):
     def _core(self) -> DeviceCore:
         return self._opened.core
 
+    @property
+    def _left_open(self) -> bool:
+        return not self._closed
+
     # --- streams ---
 
     def create_stream(self, *, priority: int = 0, flags: int = _FAST_LAUNCH_AND_SYNC) -> StreamContext:
@@ -119,6 +124,7 @@ class Device(Closing):
         self._check_open()
         stream = Stream.__new__(Stream)
         stream.device = self
+        stream._made_at = _debug.here()
 
         def wrap() -> Stream:
             stream._wrap(self._core, handle)
@@ -160,12 +166,13 @@ class Device(Closing):
             OutOfMemoryError: there is none left.
         """
         self._check_open()
-        return await run_blocking(lambda: self._core.pinned(shape, dtype))
+        made_at = _debug.here()
+        return await run_blocking(lambda: self._core.pinned(shape, dtype, made_at))
 
-    def memory_info(self) -> MemoryInfo:
-        """Free and total device memory, of all processes."""
+    async def memory_info(self) -> MemoryInfo:
+        """Free and total device memory, of all processes (aclrtGetMemInfo). Awaited, as the driver is asked."""
         self._check_open()
-        return MemoryInfo(*self._core.memory_info())
+        return MemoryInfo(*await run_blocking(self._core.memory_info))
 
     # --- models ---
 
@@ -284,13 +291,16 @@ class DeviceContext(Opening[Device]):
         self._index = index
         self._backend = backend
         self._options = options
+        self._made_at = _debug.here()
 
     async def _open(self) -> Device:
         backend = await run_blocking(lambda: load_backend(self._backend))
         opened = await run_blocking(
             lambda: Opened.acquire(backend, self._index, self._options), undo=lambda made: made.release()
         )
-        return Device(opened, backend)
+        device = Device(opened, backend)
+        device._made_at = self._made_at
+        return device
 
 
 def open_device(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import numpy as np
 
-from aioascend import _native
+from aioascend import _debug, _native
 from aioascend._closing import Closing
 from aioascend._threads import run_blocking
 from aioascend.errors import DependencyError
@@ -67,6 +67,7 @@ class Model(_native.ModelCore, Closing):
         model = cls.__new__(cls)
         model._prepare()
         model.device = device
+        model._made_at = _debug.here()
         if isinstance(source, (bytes, bytearray, memoryview)):
             label = name or "from bytes"
         elif isinstance(source, (str, os.PathLike)):
@@ -85,6 +86,7 @@ class Model(_native.ModelCore, Closing):
         try:
             model._describe_for_python()
             model.stream = await device.create_stream()
+            model.stream._of_model = True
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await run_blocking(model._unload)

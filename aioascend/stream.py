@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from aioascend import _native
+from aioascend import _debug, _native
 from aioascend._closing import Closing, Opening
 from aioascend._threads import run_blocking
 
@@ -34,9 +34,14 @@ class Stream(_native.StreamCore, Closing):
     """
 
     device: Device
+    _of_model = False  # which closes it, and is warned of itself
 
     def __init__(self) -> None:
         raise TypeError("streams have no public constructor; use Device.create_stream")
+
+    @property
+    def _left_open(self) -> bool:
+        return super()._left_open and not self._of_model
 
     def execute(self, model: Model, inputs: Sequence[DeviceBuffer], outputs: Sequence[DeviceBuffer]) -> Operation:
         """Run `model` on device buffers in stream order; see `Model.execute`."""
@@ -88,10 +93,12 @@ class StreamContext(Opening[Stream]):
         self._device = device
         self._priority = priority
         self._flags = flags
+        self._made_at = _debug.here()
 
     async def _open(self) -> Stream:
         stream = Stream.__new__(Stream)
         stream.device = self._device
+        stream._made_at = self._made_at
 
         def create() -> Stream:
             stream._create(self._device._core, self._priority, self._flags)

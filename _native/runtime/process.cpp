@@ -54,6 +54,16 @@ void unregister_device(Device *device) {
     all.erase(std::remove(all.begin(), all.end(), device), all.end());
 }
 
+OpenDevices count_open_devices() {
+    OpenDevices counts;
+    std::lock_guard<std::mutex> lock(registry().mutex);
+    for (Device *device : registry().devices) {
+        ++counts.devices;
+        counts.streams += device->streams().size();
+    }
+    return counts;
+}
+
 void note_exception(uint32_t device_index, const DeviceException &exception) noexcept try {
     std::lock_guard<std::mutex> lock(registry().mutex);
     for (Device *device : registry().devices) {

@@ -2,6 +2,7 @@
 // What concerns the whole process: fork, exit, and the devices that are open.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -20,6 +21,10 @@ bool shutting_down();
 
 void register_device(Device *device);
 void unregister_device(Device *device);
+struct OpenDevices {
+    size_t devices = 0, streams = 0;
+};
+OpenDevices count_open_devices();
 // The open devices with this index: exceptions name no library.
 void note_exception(uint32_t device_index, const DeviceException &exception) noexcept;
 

@@ -9,6 +9,7 @@
 #include <chrono>
 
 #include "device.h"
+#include "live.h"
 #include "process.h"
 
 namespace aioascend {
@@ -93,6 +94,7 @@ void ReportThread::on_report(void *data) {
 }
 
 void ReportThread::run() {
+    const Counted alive(Live::counts().threads);
     t_reports = this;
     prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);  // of 50 us, without this
     device_.api().aclrtSetCurrentContext(device_.context());

@@ -186,6 +186,7 @@ void Stream::start_failure(Ticket *ticket, uint64_t behind, aclError code, uint3
     if (ticket) {
         failure->seq = ticket->seq;
         failure->kind = ticket->kind;
+        failure->owner = ticket->owner;
         ticket->fail(failure, Outcome::Failed);
     }
     add_taint(failure, from, Taint::kOpen);

@@ -46,7 +46,7 @@ int Stream::submit(Ticket &ticket, const Command &command) {
             return kPoisoned;
         }
     }
-    if (command.kind == Kind::Wait && ticket.extra) {
+    if (command.kind == Kind::Wait && ticket.extra && ticket.extra->source) {
         std::lock_guard<std::mutex> failures(device_.failure_mutex);
         waits_.push_back({last_seq() + 1, ticket.extra->source, ticket.extra->source_seq, command.subject});
     }
@@ -126,10 +126,10 @@ int Stream::arm(Ticket &ticket) {
         return kForked;
     }
     std::lock_guard<std::mutex> lock(mutex_);
+    wanted_seq_ = std::max(wanted_seq_, ticket.seq);
     if (ticket.seq <= std::max(retired_seq_, marker_seq_)) {
         return kSubmitted;
     }
-    wanted_seq_ = std::max(wanted_seq_, ticket.seq);
     if (foreign_) {
         wake_worker();
     } else if (!ticket.on_host) {

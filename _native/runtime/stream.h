@@ -16,6 +16,7 @@
 namespace aioascend {
 
 class Device;
+struct StreamSnapshot;
 
 // One report asked of the device: everything up to `seq` is done when it arrives. Its address travels through
 // aclrtLaunchCallback, which keeps 48 bits of it; it stays allocated while a report may still come.
@@ -84,6 +85,7 @@ public:
     size_t queued();
     bool idle();      // nothing of it is on its way
     bool given_up();  // its operations are resolved, its work may go on
+    StreamSnapshot snapshot();  // for debug mode
 
     // --- the device's threads ---
     void issue_queued();                    // worker: issue what fits
@@ -112,6 +114,7 @@ private:
         Command command;
     };
 
+    void explain_queue(StreamSnapshot &out);
     aclError issue(const Command &command, uint32_t &last_task) const;
     static int state_of(const Ticket &ticket, const Command &command);
     void accept(Ticket &ticket);

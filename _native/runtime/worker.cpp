@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "device.h"
+#include "live.h"
 
 namespace aioascend {
 namespace {
@@ -42,6 +43,7 @@ void Worker::wake(std::shared_ptr<Stream> stream) {
 }
 
 void Worker::run() {
+    const Counted alive(Live::counts().threads);
     device_.api().aclrtSetCurrentContext(device_.context());
     std::unique_lock<std::mutex> lock(mutex_);
     while (true) {

@@ -129,8 +129,8 @@ async def test_profiles_can_differ_between_devices(sim: Simulator, tmp_path: Pat
     sim.set_profile_directory(tmp_path)
     sim.set_profile("small", device=1)
     async with aioascend.open_device(0) as first, aioascend.open_device(1) as second:
-        assert second.memory_info().total == 1 << 30
-        assert first.memory_info().total != 1 << 30
+        assert (await second.memory_info()).total == 1 << 30
+        assert (await first.memory_info()).total != 1 << 30
 
 
 def test_an_unknown_profile_is_named(sim: Simulator) -> None:
