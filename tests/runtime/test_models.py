@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import gc
 import itertools
 from pathlib import Path
 from typing import Any
