@@ -173,14 +173,14 @@ def of_videos(videos: int) -> Program:
 
 async def _video(npu: aa.Device, requests: int, videos: int) -> Sample:
     frames = make_requests(requests if videos == 0 else max(3, requests))
-    async with opened(npu, ["preprocess", "detect", "classify"], 2 if videos else 0) as (models, streams):
+    async with opened(npu, ["preprocess", "detect", "classify"], video.IN_FLIGHT if videos else 1) as (models, streams):
         for model in models if videos else []:
-            await warm_up(npu, [(stream, model) for stream in streams])
+            await warm_up(npu, [(stream, model) for stream in streams[:2]])
         with stopwatch() as watch:
             if videos:
-                times = await video.play(npu, models, [frames[number::videos] for number in range(videos)])
+                times = await video.play(npu, streams, models, [frames[number::videos] for number in range(videos)])
             else:
-                await video.one_by_one(npu, models, frames)
+                await video.one_by_one(npu, streams[0], models, frames)
     check(frames, len(models))
     rate = len(frames) / watch.seconds
     if videos:
