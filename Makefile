@@ -29,7 +29,7 @@ SOURCES := $(shell find _native aioascend -type f ! -name '*.so' ! -name '*.pyc'
 # nor is the Python they ask for.
 MODEL_PACKAGES := rapidocr-onnxruntime==1.4.4 magika==1.0.3 silero-vad==6.2.3
 
-.PHONY: all demo test test-py lint sanitize install clean
+.PHONY: all demo test test-py lint sanitize sanitize-address sanitize-thread install clean
 all: install
 
 # --- environment -----------------------------------------------------------------------------------------
@@ -65,7 +65,7 @@ demo: install
 	$(BIN)/aioascend demo $(DEMO_ARGS)
 
 test: install
-	$(BIN)/pytest $(PYTEST_ARGS)
+	$(BIN)/pytest -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
 
 test-py:
 	@for version in $(PYTHONS); do \
@@ -83,8 +83,14 @@ lint: install $(VENV)/.lint
 	$(BIN)/mypy
 	cd $(VENV) && bin/python -m mypy.stubtest aioascend._native aioascend.bench._rivals
 
+# At the same time: a run of the tests keeps one core busy, and its exit status tells of reports at its very end.
 sanitize: install
+	$(MAKE) --no-print-directory -j2 --output-sync=target sanitize-address sanitize-thread
+
+sanitize-address: install
 	.ci/sanitize $(VENV) address $(SANITIZE_ADDRESS_TESTS)
+
+sanitize-thread: install
 	.ci/sanitize $(VENV) thread $(SANITIZE_THREAD_TESTS)
 
 clean:
