@@ -345,6 +345,12 @@ aclError Stream::destroy() {
     return code;
 }
 
+void Stream::wake_waiters() {
+    // With the lock, or whoever is about to wait, having looked before the process began to shut down, would be missed.
+    std::lock_guard<std::mutex> lock(mutex_);
+    drained_.notify_all();
+}
+
 void Stream::destroy_when_drained() {
     if (forked()) {
         return;

@@ -101,7 +101,7 @@ public:
     void handle_has_gone();  // with a reset of the device
     void confirm();                                  // worker: clear the library's own record of a failure
     void report_arrived(Marker *marker);
-    void wake_waiters() { drained_.notify_all(); }
+    void wake_waiters();
     void close_taint(const Failure &failure);        // the failure has been told; failure_mutex held
     std::shared_ptr<Failure> failure_at(uint64_t seq);  // the failure that reaches this position; failure_mutex held
     std::shared_ptr<Failure> open_failure();               // known, and nobody has been told yet
