@@ -53,6 +53,7 @@ aclError Device::open() {
         return ACL_ERROR_RT_RESOURCE_ALLOC_FAIL;
     }
     progress_ns = monotonic_ns();
+    fault_ = 0;
     ended_ = false;
     closed_ = false;
     register_device(this);

@@ -24,7 +24,7 @@ int threads_of_the_runtime() {
 
 // Producers go on until they are refused; what was accepted before is resolved, whoever destroys the stream.
 TEST(a_stream_closes_while_others_submit) {
-    for (int round = 0; round < scaled(60); ++round) {
+    for (int round = 0; round < scaled(20); ++round) {
         Options options;
         options.flight_limit = round % 2 == 0 ? 512 : 4;
         World world(options);
