@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numbers
 import operator
+from typing import Any
 
 import numpy as np
 
@@ -28,6 +29,7 @@ def seconds(name: str, value: object, most: float) -> float:
     problem = f"{name} must be a number of seconds above 0 and below {most:g}, not {value!r}"
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
         raise TypeError(problem)
-    if not 0 < value < most:  # compared as it is: not every integer can be made a float
+    number: Any = value  # compared as it is: not every integer can be made a float
+    if not 0 < number < most:
         raise ValueError(problem)
-    return float(value)
+    return float(number)

@@ -129,18 +129,18 @@ def _has_buffer(value: object) -> bool:
 
 
 def _converted(value: object, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Lists and numbers as an array. Digits may be lost, values not: 1.5 is no integer, 300 no byte, 1e300 no float32."""
+    """Lists and numbers as an array. Digits may be lost, but 1.5 is no integer, 300 no byte, and 1e300 no float32."""
     given = np.asarray(value)
     if given.dtype.kind in "SUMm" or not all(isinstance(item, numbers.Number) for item in _objects_in(given)):
         raise TypeError(f"it holds something else than numbers: {_shortened(value)}")
     if given.dtype.kind == "c" and dtype.kind != "c":
         raise TypeError(f"it holds complex numbers: {_shortened(value)}")
+    whole = dtype.kind in "biu"
+    if given.dtype.kind == "O" and not whole:
+        given = given.astype(np.float64)  # fractions and the like, which not every dtype takes
     with np.errstate(all="ignore"):  # looked at below
         array = given.astype(dtype)
-        if dtype.kind in "biu":
-            lost = given != array
-        else:
-            lost = np.isfinite(given.astype(np.complex128)) & ~np.isfinite(array)
+        lost = given != array if whole else np.isfinite(given.astype(np.complex128)) & ~np.isfinite(array)
     if lost.any():
         raise ValueError(f"{given[lost].flat[0]} does not fit")
     return np.asarray(array, order="C")

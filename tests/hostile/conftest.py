@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from runtime.conftest import npu, other, sim, stream  # noqa: F401 - fixtures; `sim` is the balance check
-from hostile.scene import COPY, Scene
 
 import aioascend as aa
 from aioascend.testing import Simulator
+from hostile.scene import COPY, Scene
+from runtime.conftest import npu, other, sim, stream  # noqa: F401 - fixtures; `sim` is the balance check
 
 
 @pytest.fixture

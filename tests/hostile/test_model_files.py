@@ -113,8 +113,8 @@ async def test_what_is_no_name(scene: Scene, name: Any) -> None:
 
 
 async def test_names_of_files_may_be_any_bytes(scene: Scene, tmp_path: Path) -> None:
-    path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff\xfe.toml")
-    Path(path).write_bytes(COPY)
+    path = tmp_path / os.fsdecode(b"\xff\xfe.toml")
+    path.write_bytes(COPY)
     x = np.ones((2, 8), "float32")
     async with await scene.npu.load_model(path) as model:
         assert (await model(x) == x).all()
@@ -124,7 +124,7 @@ async def test_names_of_files_may_be_any_bytes(scene: Scene, tmp_path: Path) -> 
     ("given", "instead", "error", "message"),
     [
         ("[2, 8]", "[9223372036854775807, 9223372036854775807]", aa.ModelError, "larger than memory can be"),
-        ("[2, 8]", "[2305843009213693952]", aa.OutOfMemoryError, "out of host memory"),
+        ("[2, 8]", "[2305843009213693952]", aa.ModelError, "larger than memory can be"),
         ("[2, 8]", "[0]", aa.ModelError, "a dimension is positive"),
         ("[2, 8]", "[-2]", aa.ModelError, "a dimension is positive"),
         ("[2, 8]", "[2.5]", aa.ModelError, "a list of integers"),
@@ -166,11 +166,11 @@ async def test_a_file_that_changes_while_it_is_loaded(scene: Scene, tmp_path: Pa
     async def load() -> None:
         nonlocal loaded
         for _ in range(20):
-            try:
-                model = await scene.npu.load_model(path)
-            except (FileNotFoundError, aa.ModelError) as error:
-                assert "model.toml" in str(error)
+            [model] = await asyncio.gather(scene.npu.load_model(path), return_exceptions=True)
+            if isinstance(model, (FileNotFoundError, aa.ModelError)):
+                assert "model.toml" in str(model)
                 continue
+            assert isinstance(model, aa.Model), model
             async with model:
                 result = await model(x)
                 assert (result == x).all() or not result.any()

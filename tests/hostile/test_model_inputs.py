@@ -34,6 +34,21 @@ fill = "copy"
 """
 
 
+SCALAR = b"""
+[[inputs]]
+name = "n"
+shape = []
+[[inputs]]
+name = "x"
+shape = [-1]
+[[outputs]]
+name = "y"
+shape = [-1]
+from = "x"
+fill = "copy"
+"""
+
+
 def matrix(values: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PendingDeprecationWarning)
@@ -146,7 +161,7 @@ async def test_names_of_inputs(scene: Scene) -> None:
         (lambda: scene.model(y=X), "no input 'y', it takes 1: x"),
         (lambda: scene.model(X, x=X), "input 'x' twice"),
         (lambda: scene.model(**{"": X}), "no input ''"),
-        (lambda: scene.model(**{"self": X}), "no input 'self'"),
+        (lambda: scene.model(self=X), "no input 'self'"),
     ):
         await scene.refuses(call, TypeError, f"model copy .*{message}")
 
@@ -187,10 +202,7 @@ async def test_buffers_that_do_not_fit(scene: Scene) -> None:
 
 
 async def test_inputs_without_dimensions_keep_none(scene: Scene) -> None:
-    text = b'[[inputs]]\nname = "n"\nshape = []\n[[inputs]]\nname = "x"\nshape = [-1]\n' + (
-        b'[[outputs]]\nname = "y"\nshape = [-1]\nfrom = "x"\nfill = "copy"\n'
-    )
-    async with await scene.npu.load_model(text) as model:
+    async with await scene.npu.load_model(SCALAR) as model:
         for number in (np.array(3, "float32"), 3.0):
             np.testing.assert_array_equal(await model(number, np.arange(3, dtype="float32")), [0, 1, 2])
 

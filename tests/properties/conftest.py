@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How hard the property tests try: HYPOTHESIS_PROFILE=long for minutes rather than seconds, with other examples each time."""
+"""How hard the property tests try: for minutes, with other examples each time, under HYPOTHESIS_PROFILE=long."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
 from runtime.conftest import npu, other, sim, stream  # noqa: F401 - fixtures; `sim` is the balance check
 
 UNCHECKED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -17,7 +18,7 @@ settings.register_profile(
     derandomize=True,
     database=None,
     deadline=None,
-    max_examples=30,
+    max_examples=60,
     stateful_step_count=30,
     suppress_health_check=UNCHECKED,
 )

@@ -27,8 +27,6 @@ aclError guarded(Body &&body) {
         return fail(error.code, "%s", error.what());
     } catch (const std::bad_alloc &) {
         return fail(ACL_ERROR_BAD_ALLOC, "out of host memory");
-    } catch (const std::length_error &) {  // more than any host has
-        return fail(ACL_ERROR_BAD_ALLOC, "out of host memory");
     } catch (const std::exception &error) {
         return fail(ACL_ERROR_INTERNAL_ERROR, "%s", error.what());
     }
