@@ -76,6 +76,7 @@ __all__ = [
     "Run",
     "StreamCore",
     "forget_closed_loops",
+    "forked",
     "in_drain",
     "load_library",
     "running_bridge",

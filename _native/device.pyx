@@ -43,8 +43,7 @@ cdef class DeviceCore:
 
     def open(self) -> None:
         cdef int code
-        if rt.forked():
-            raise status_error(rt.kForked, "")
+        check_fork()
         with nogil:
             code = self.device.open()
         if code != 0:
@@ -90,6 +89,7 @@ cdef class DeviceCore:
     def pool_statistics(self) -> dict:
         """Bytes and blocks of the device and pinned memory pools."""
         cdef rt.MemoryStatistics device, pinned
+        check_fork()
         with nogil:
             device = self.device.device_memory().statistics()
             pinned = self.device.pinned_memory().statistics()
@@ -115,8 +115,7 @@ cdef class DeviceCore:
         return buffer
 
     cdef int check_open(self) except -1:
-        if rt.forked():
-            raise status_error(rt.kForked, "")
+        check_fork()
         if self.device.closed():
             raise _errors.RuntimeClosedError(f"device {self.index} is closed")
         return 0

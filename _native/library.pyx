@@ -11,10 +11,9 @@ cdef class Library:
     def __init__(self) -> None:
         raise made_by("load_library")
 
-    cdef int check_fork(self) except -1:
+    cdef int prepare(self) except -1:
         """Before the first call that initialises the library: from then on a fork is one too many."""
-        if rt.forked():
-            raise status_error(rt.kForked, "")
+        check_fork()
         rt.watch_process()
         return 0
 
@@ -52,7 +51,7 @@ cdef class Library:
     def soc_name(self) -> str | None:
         """Name of the chip (aclrtGetSocName), None where the library does not say. Blocks."""
         cdef const char *name = NULL
-        self.check_fork()
+        self.prepare()
         with nogil:
             name = self.library.soc_name()
         return None if name is NULL else name.decode()
@@ -61,7 +60,7 @@ cdef class Library:
         """Number of devices (aclrtGetDeviceCount). Blocks."""
         cdef uint32_t count = 0
         cdef int code
-        self.check_fork()
+        self.prepare()
         with nogil:
             self.library.api.aclInit(NULL)
             code = self.library.api.aclrtGetDeviceCount(&count)
@@ -112,6 +111,18 @@ cdef object status_error(int status, str what):
             "Start worker processes with the 'spawn' method, or open the device after the fork"
         )
     return _errors.RuntimeClosedError(f"{what} is closed")
+
+
+cdef int check_fork() except -1:
+    """In a child made by fork the locks may be held for ever, by threads that stayed with the parent."""
+    if rt.forked():
+        raise status_error(rt.kForked, "")
+    return 0
+
+
+def forked() -> bool:
+    """Whether this is a child made by fork after the runtime was started, in which nothing can be used."""
+    return rt.forked()
 
 
 def _shut_down() -> None:

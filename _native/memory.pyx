@@ -258,6 +258,7 @@ cdef object buffer_address(Buffer buffer):
     cdef rt.MemoryPool *pool = buffer.block.pool
     cdef rt.Memory *memory = buffer.block.memory
     cdef int code
+    check_fork()
     with nogil:
         code = pool.wait(memory)
     if code != 0:

@@ -127,6 +127,7 @@ cdef class ModelCore:
         """A run on these buffers; sizes are checked, nothing dynamic is set yet."""
         if core is not self.core:
             raise ValueError(f"model {self._label} is loaded on device {self.core.index}, not on {core.index}")
+        check_fork()
         inputs = tuple(inputs)
         outputs = tuple(outputs)
         if len(inputs) != len(self._inputs):

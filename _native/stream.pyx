@@ -35,6 +35,7 @@ cdef class StreamCore:
     def queued(self) -> int:
         """Operations that wait on the host because the device's queue is full or memory is still being allocated."""
         cdef size_t count
+        check_fork()
         with nogil:
             count = self.stream.get().queued()
         return count
@@ -88,6 +89,8 @@ cdef class StreamCore:
 
     cdef int report_untold(self) except -1:
         cdef FailureRecord record
+        if rt.forked():
+            return 0  # the parent tells
         for record in list(self.untold):
             record.tell()
             report_to_loop(current_bridge(), "an operation that nobody awaited has failed", record.exception)
@@ -322,8 +325,7 @@ cdef class StreamCore:
         return operation
 
     cdef int check_usable(self) except -1:
-        if rt.forked():
-            raise status_error(rt.kForked, "")
+        check_fork()
         if self.closed or self.stream.get() is NULL:
             raise _errors.RuntimeClosedError("the stream is closed")
         return 0

@@ -271,6 +271,8 @@ class Device(Closing):
 
     async def _close(self) -> None:
         self._closed = True
+        if _native.forked():
+            return
         for stream in list(self._streams):
             stream._close()
         failures: list[AioascendError] = []

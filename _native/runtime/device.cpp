@@ -113,9 +113,12 @@ aclError Device::open() {
 }
 
 aclError Device::close() {
+    if (forked()) {
+        return 0;
+    }
     {
         std::lock_guard<std::mutex> lock(mutex_);
-        if (closed_.exchange(true) || forked()) {
+        if (closed_.exchange(true)) {
             return 0;
         }
     }
@@ -247,6 +250,9 @@ void Device::unblock_streams() {
 }
 
 void Device::told(const std::shared_ptr<Failure> &failure) {
+    if (forked()) {
+        return;
+    }
     const auto all = streams();
     std::lock_guard<std::mutex> failures(failure_mutex);
     if (failure->told) {
