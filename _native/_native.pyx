@@ -75,6 +75,7 @@ __all__ = [
     "PinnedBuffer",
     "Run",
     "StreamCore",
+    "check_fork",
     "forget_closed_loops",
     "forked",
     "in_drain",

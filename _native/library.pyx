@@ -113,8 +113,8 @@ cdef object status_error(int status, str what):
     return _errors.RuntimeClosedError(f"{what} is closed")
 
 
-cdef int check_fork() except -1:
-    """In a child made by fork the locks may be held for ever, by threads that stayed with the parent."""
+cpdef int check_fork() except -1:
+    """Raises ForkError in such a child: its locks may be held for ever, by threads that stayed with the parent."""
     if rt.forked():
         raise status_error(rt.kForked, "")
     return 0

@@ -316,6 +316,7 @@ class DeviceContext(Opening[Device]):
         self._options = options
 
     async def _open(self) -> Device:
+        _native.check_fork()
         backend = await run_blocking(lambda: load_backend(self._backend))
         opened = await run_blocking(
             lambda: _Opened.acquire(backend, self._index, self._options), undo=lambda made: made.release()
