@@ -21,7 +21,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn
 
 import anyio
-import numpy as np
 
 import aioascend as aa
 from aioascend import _closing, _native
