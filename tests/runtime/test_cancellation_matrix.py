@@ -194,7 +194,9 @@ async def _go_on(scene: Scene, state: State, kind: Kind, npu: aa.Device, expecte
     live = _live(npu)
     scene.operation = scene.target = scene.buffer = None
     gc.collect()
-    if expected.kept:
+    if not expected.kept:
+        assert destination() is None
+    else:
         assert _live(npu) == live or kind is model_call  # whose results are gone with its awaiter
         assert destination() is not None or kind is model_call
         assert not scene.base.any()
