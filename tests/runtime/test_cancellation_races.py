@@ -126,7 +126,7 @@ async def _as_task(race: Race, work: Callable[[Actions], Coroutine[object, objec
     cancelled: list[bool] = []
     task = asyncio.get_running_loop().create_task(work(others))
     while not race.submitted:
-        await asyncio.sleep(0)
+        await anyio.lowlevel.checkpoint()
     await race.run(*others, lambda: cancelled.append(task.cancel()))
     await asyncio.wait([task])
     assert task.cancelled() == (cancelled == [True])
