@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import sys
 from typing import Any
 
 import anyio
@@ -101,6 +102,19 @@ async def test_a_failure_nobody_awaits_goes_to_the_exception_handler(npu: aa.Dev
     assert len(reports) == 1
     assert reports[0]["exception"].code == AICORE_EXCEPTION
     assert "nobody awaited" in reports[0]["message"]
+
+
+@pytest.mark.parametrize("anyio_backend", [("trio", {})], ids=["trio"])
+async def test_a_failure_nobody_awaits_goes_to_the_unraisable_hook_under_trio(
+    npu: aa.Device, sim: Simulator, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "unraisablehook", sys.__unraisablehook__)  # takes only what the interpreter makes
+    async with npu.create_stream() as stream:
+        sim.fail_task(stream=stream)
+        stream.memset(npu.empty(4, "uint8"), 1)
+    written = capfd.readouterr().err
+    assert "an operation that nobody awaited has failed" in written
+    assert "TaskError: memset #1" in written
 
 
 @pytest.mark.usefixtures("delivery")
