@@ -34,7 +34,7 @@ from runtime.cancellation import (
     operation,
 )
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("quick_collections")]
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "cancellation.md"
 TENSOR = f'name = "x"\nshape = [{SIZE}]\ndtype = "uint8"\n'
@@ -90,13 +90,6 @@ async def small(anyio_backend: object) -> AsyncIterator[aa.Device]:
     """A device whose streams soon begin to queue on the host."""
     async with aa.open_device(0, backend="sim", flight_limit=FLIGHT_LIMIT) as device:
         yield device
-
-
-@pytest.fixture(autouse=True)
-def quick_collections() -> Iterator[None]:
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture
