@@ -249,5 +249,6 @@ cdef extern from "device.h" namespace "aioascend" nogil:
 
 cdef extern from "process.h" namespace "aioascend" nogil:
     cbool forked()
+    cbool shutting_down()
     void watch_process()
     void shut_down()

@@ -89,8 +89,8 @@ cdef class StreamCore:
 
     cdef int report_untold(self) except -1:
         cdef FailureRecord record
-        if rt.forked():
-            return 0  # the parent tells
+        if rt.forked() or rt.shutting_down():
+            return 0  # the parent tells; a process that ends does not
         for record in list(self.untold):
             record.tell()
             report_to_loop(current_bridge(), "an operation that nobody awaited has failed", record.exception)
@@ -101,9 +101,11 @@ cdef class StreamCore:
             with nogil:
                 self.stream.get().destroy_when_drained()
 
+    def __del__(self):
+        self.report_untold()  # not in __dealloc__: a failure and its stream are a cycle, which is in pieces by then
+
     def __dealloc__(self):
         if self.stream.get() is not NULL:
-            self.report_untold()
             with nogil:
                 self.stream.get().destroy_when_drained()
 

@@ -23,6 +23,13 @@ WATCHDOG_S = 60
 TESTS = str(Path(__file__).parents[1])
 WAYS = ("exit", "interrupt", "loop", "fork")
 
+EXIT_CODES = {"return": 0, "exception": 1}  # of the way "exit"; 3 otherwise
+TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(  .*\n)+LookupError: on purpose\n")
+UNTOLD = re.compile(
+    r"(Exception ignored in: '|)an operation that nobody awaited has failed'?\n"
+    r"(Traceback .*\n(  .*\n)+)?aioascend.errors.TaskError: .*\n"
+)
+
 
 class Run:
     """One process from its start to its end."""
@@ -76,28 +83,24 @@ class Run:
             self.process.send_signal(signal.SIGINT)
 
     def judge(self) -> str:
-        code, last = self.process.returncode, self.stdout.splitlines()[-1:]
-        if self.way == "exit":
-            how = self.stdout.split(maxsplit=2)[2].strip() if last else ""
-            due = {"return": 0, "exception": 1}.get(how, 3)
-            if how == "exception":
-                return "" if code == due and only_traceback(self.stderr, "LookupError: on purpose") else "no exception"
-        else:
-            due = 0
-            if last != ["interrupted" if self.way == "interrupt" else "done"]:
-                return "it did not get to its end"
-        if code != due:
-            return f"exit code {code}, not {due}"
-        return "it wrote to stderr" if self.stderr else ""
+        lines = self.stdout.splitlines()
+        if not lines:
+            return "it did not begin"
+        _, state, *how = lines[0].split(maxsplit=2)
+        code = {"exit": EXIT_CODES.get(" ".join(how), 3)}.get(self.way, 0)
+        if self.process.returncode != code:
+            return f"exit code {self.process.returncode}, not {code}"
+        if self.way != "exit" and lines[-1] != ("interrupted" if self.way == "interrupt" else "done"):
+            return "it did not get to its end"
+        stderr = self.stderr
+        if state == "untold":  # closing tells it
+            stderr = UNTOLD.sub("", stderr)
+        if self.way == "exit" and how == ["exception"]:
+            return "" if TRACEBACK.fullmatch(stderr) else "it wrote more or less than the traceback"
+        return "it wrote to stderr" if stderr else ""
 
     def report(self) -> str:
         return f"{self.way} {self.seed}: exit code {self.process.returncode}\n{self.stdout}{self.stderr}"
-
-
-def only_traceback(stderr: str, last: str) -> bool:
-    """Whether it is one traceback with this last line."""
-    head, *lines = stderr.splitlines()
-    return head == "Traceback (most recent call last):" and lines[-1] == last and re.match(r"  ", lines[0]) is not None
 
 
 def endure(way: str, seeds: range, parallel: int = 1) -> Iterator[str]:

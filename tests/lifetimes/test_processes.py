@@ -245,10 +245,13 @@ def test_a_child_awaits_and_opens_nothing() -> None:
 def test_a_child_that_goes_on_with_the_loop_takes_no_wake_up_from_the_parent() -> None:
     run_python(
         """
+        import select
+        from aioascend import _native
+
         async def main():
             await start()
             sim.hold(stream)
-            pending = stream.memset(buffer, 1)
+            stream.memset(buffer, 1)
             waiting = asyncio.ensure_future(stream.join())
             await asyncio.sleep(0)
             reading, writing = os.pipe()
@@ -258,8 +261,7 @@ def test_a_child_that_goes_on_with_the_loop_takes_no_wake_up_from_the_parent() -
                     await asyncio.sleep(0)
                 os._exit(5)
             sim.release(stream)
-            while sim.live("tasks"):
-                pass
+            select.select([_native.running_bridge().fd], [], [])
             os.write(writing, b".")
             print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
             await waiting
@@ -275,10 +277,12 @@ def test_a_child_that_goes_on_with_the_loop_takes_no_wake_up_from_the_parent() -
 def test_a_failure_that_nobody_awaited_is_not_told_by_a_child() -> None:
     run_python(
         """
-        asyncio.run(start())
-        sim.fail_task(stream=stream)
-        stream.memset(buffer, 1)
-        sim.wait_tasks(stream, 3)
+        async def fail():
+            await start()
+            sim.fail_task(stream=stream)
+            failed = stream.memset(buffer, 1)
+            while not failed.done():
+                await asyncio.sleep(0)
 
         async def look():
             try:
@@ -286,6 +290,7 @@ def test_a_failure_that_nobody_awaited_is_not_told_by_a_child() -> None:
             except aa.TaskError:
                 pass
 
+        asyncio.run(fail())
         if (pid := os.fork()) == 0:
             del stream, npu
             gc.collect()

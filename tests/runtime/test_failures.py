@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import gc
 import sys
 from typing import Any
 
@@ -102,6 +103,20 @@ async def test_a_failure_nobody_awaits_goes_to_the_exception_handler(npu: aa.Dev
     assert len(reports) == 1
     assert reports[0]["exception"].code == AICORE_EXCEPTION
     assert "nobody awaited" in reports[0]["message"]
+
+
+@pytest.mark.asyncio_only
+async def test_a_failure_nobody_awaits_on_a_stream_that_is_dropped(npu: aa.Device, sim: Simulator) -> None:
+    reports: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: reports.append(context))
+    stream = await npu.create_stream()
+    sim.fail_task(stream=stream, code=AICORE_EXCEPTION)
+    failed = stream.memset(npu.empty(4, "uint8"), 1)
+    while not failed.done():
+        await anyio.lowlevel.checkpoint()
+    del stream, failed
+    gc.collect()
+    assert [report["exception"].code for report in reports] == [AICORE_EXCEPTION]
 
 
 @pytest.mark.parametrize("anyio_backend", [("trio", {})], ids=["trio"])
