@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Sequence
@@ -266,7 +267,8 @@ class Device(Closing):
         except BaseException:
             for stream in list(self._streams):
                 stream._destroy_when_drained()
-            threading.Thread(target=self._release, name="aioascend-release", daemon=True).start()
+            if not sys.is_finalizing():  # when no thread can be started, and nothing needs to be given back
+                threading.Thread(target=self._release, name="aioascend-release", daemon=True).start()
             raise
 
     async def _close(self) -> None:

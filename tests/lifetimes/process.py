@@ -125,15 +125,16 @@ def interrupt(process: Process) -> None:
     """Ctrl-C, sent from outside at some moment."""
     how = process.chance.choice(["sleep", "work", "block"])
     process.describe(how)
-    if process.library == "trio":
-        how = "sleep"  # an interrupted submit is fine, but where trio raises it is not ours to say
     world = process.world
 
     async def work() -> NoReturn:
         async with world.npu.create_stream() as stream:
             while True:
                 await stream.memset(world.buffer, 1)
-                await asyncio.gather(*(stream.memset(world.buffer, value) for value in range(10)))
+                if process.library == "trio":
+                    await stream.record()
+                else:
+                    await asyncio.gather(*(stream.memset(world.buffer, value) for value in range(10)))
 
     async def main() -> None:
         await process.get_going()
