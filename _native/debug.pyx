@@ -90,7 +90,7 @@ cdef void report_blocking_call(const char *function) noexcept:
                 "%s is called on the thread of an event loop, which stands still meanwhile\n%s",
                 name, _debug.indented(stack))
     except BaseException as error:
-        sys.unraisablehook(Unraisable(type(error), error, error.__traceback__, "a report of debug mode is lost", None))
+        write_unraisable("a report of debug mode is lost", error)
 
 
 # --- how far streams are ---

@@ -45,6 +45,7 @@ cdef class Event:
         if self.operation.state == FINISHED:
             return True
         cdef bint complete
+        check_fork()
         if self.operation.ticket.seq > self.stream.get().issued_seq():
             return False  # its record still waits on the host
         with nogil:
@@ -62,6 +63,7 @@ cdef class Event:
         """
         cdef float milliseconds = 0
         cdef int code
+        check_fork()
         if not self.timing or not start.timing:
             raise ValueError("elapsed time needs two events recorded with timing=True")
         for event in (start, self):

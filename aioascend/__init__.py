@@ -8,6 +8,7 @@
 Importing touches no library and no environment variable; the first use finds CANN, or the bundled simulator.
 """
 
+import aioascend._interpreter  # noqa: F401 - before anything that is compiled
 from aioascend._backend import BackendInfo as BackendInfo
 from aioascend._backend import backend_info as backend_info
 from aioascend._native import DeviceBuffer as DeviceBuffer

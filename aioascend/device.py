@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from aioascend import _debug
+from aioascend import _debug, _native
 from aioascend._backend import Backend, load_backend
 from aioascend._closing import Closing, Opening
 from aioascend._opened import Opened
@@ -245,11 +246,14 @@ class Device(Closing):
         except BaseException:
             for stream in list(self._streams):
                 stream._destroy_when_drained()
-            threading.Thread(target=self._release, name="aioascend-release", daemon=True).start()
+            if not sys.is_finalizing():  # when no thread can be started, and nothing needs to be given back
+                threading.Thread(target=self._release, name="aioascend-release", daemon=True).start()
             raise
 
     async def _close(self) -> None:
         self._closed = True
+        if _native.forked():
+            return
         for stream in list(self._streams):
             stream._close()
         failures: list[AioascendError] = []
@@ -294,6 +298,7 @@ class DeviceContext(Opening[Device]):
         self._made_at = _debug.here()
 
     async def _open(self) -> Device:
+        _native.check_fork()
         backend = await run_blocking(lambda: load_backend(self._backend))
         opened = await run_blocking(
             lambda: Opened.acquire(backend, self._index, self._options), undo=lambda made: made.release()

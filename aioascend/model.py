@@ -287,6 +287,8 @@ class Model(_native.ModelCore, Closing):
     async def close(self) -> None:
         """Wait for the runs in flight, then unload (aclmdlUnload). May be called again."""
         self._close()
+        if _native.forked():
+            return
         await self.stream.close()
         await self._drained()
         await run_blocking(self._unload)

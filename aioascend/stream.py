@@ -71,6 +71,8 @@ class Stream(_native.StreamCore, Closing):
         close leaves the stream closed to submits; it is given back once it is drained.
         """
         self._close()
+        if _native.forked():
+            return
         try:
             await self._drained()
             await run_blocking(self._destroy)

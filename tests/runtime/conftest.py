@@ -97,6 +97,15 @@ def sim(request: pytest.FixtureRequest) -> Iterator[Simulator]:
     assert {what: sim.live(what) for what in LIVE} == before
 
 
+@pytest.fixture
+def quick_collections() -> Iterator[None]:
+    """For tests that collect garbage often: the collector looks at nothing that is older than they are."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 @pytest.fixture(params=["instant", "brisk"])
 def pace(request: pytest.FixtureRequest, sim: Simulator, tmp_path: Path) -> str:
     """For races: tasks that are over when they are launched, and tasks that the device's own thread ends."""
