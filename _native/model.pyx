@@ -85,11 +85,6 @@ cdef class ModelCore:
         _models_live += <int>loaded - <int>self.counted
         self.counted = loaded
 
-    @property
-    def _left_open(self) -> bool:
-        """Whether it is loaded and nobody has closed it."""
-        return self.loaded is not NULL and not self.closed
-
     def _close(self) -> None:
         """From here on runs are refused; those in flight go on."""
         self.closed = True

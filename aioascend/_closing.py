@@ -21,12 +21,8 @@ GRACE_S = 5.0  # how long leaving a block by an exception waits for work in flig
 class Closing:
     """An asynchronous context manager that closes itself, and warns when it is dropped without."""
 
+    _left_open = False  # it is there, and nobody has closed it
     _made_at: _debug.Stack | None = None  # in debug mode
-
-    @property
-    def _left_open(self) -> bool:
-        """Whether it exists and nobody has closed it."""
-        raise NotImplementedError
 
     async def close(self) -> None:
         """Wait for the work in flight and give the resource back."""

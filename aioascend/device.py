@@ -133,6 +133,7 @@ class Device(Closing):
         self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
         self._models: weakref.WeakSet[Model] = weakref.WeakSet()
         self._closed = False
+        self._left_open = True
         self._release_lock = threading.Lock()
         self.index: int = opened.core.index
         self.backend = backend.kind
@@ -141,10 +142,6 @@ class Device(Closing):
     def closed(self) -> bool:
         """Whether it takes no more work."""
         return self._closed
-
-    @property
-    def _left_open(self) -> bool:
-        return not self._closed
 
     # --- streams ---
 
@@ -184,6 +181,7 @@ class Device(Closing):
 
     def _remember_stream(self, stream: Stream) -> None:
         self._streams.add(stream)
+        stream._left_open = True
 
     def _forget_stream(self, stream: Stream) -> None:
         self._streams.discard(stream)
@@ -278,6 +276,7 @@ class Device(Closing):
 
     async def _close(self) -> None:
         self._closed = True
+        self._left_open = False
         for stream in list(self._streams):
             stream._close()
         failures: list[AioascendError] = []

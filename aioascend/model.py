@@ -86,11 +86,12 @@ class Model(_native.ModelCore, Closing):
         try:
             model._describe_for_python()
             model.stream = await device.create_stream()
-            model.stream._of_model = True
+            model.stream._left_open = False  # the model is, and closes it
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await run_blocking(model._unload)
             raise
+        model._left_open = True
         return model
 
     def _describe_for_python(self) -> None:
@@ -290,6 +291,7 @@ class Model(_native.ModelCore, Closing):
 
     async def close(self) -> None:
         """Wait for the runs in flight, then unload (aclmdlUnload). May be called again."""
+        self._left_open = False
         self._close()
         await self.stream.close()
         await self._drained()

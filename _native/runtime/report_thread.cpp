@@ -37,6 +37,7 @@ thread_local ReportThread *t_reports = nullptr;
 void ReportThread::start() {
     stop_ = false;
     thread_ = std::thread([this] { run(); });
+    ++Live::counts().threads;
     pthread_setname_np(thread_.native_handle(), "aioascend-rep");
     // The library looks a thread up by pthread_self(); native_handle() is the same value.
     thread_id_ = static_cast<uint64_t>(thread_.native_handle());
@@ -50,6 +51,7 @@ void ReportThread::stop() {
     changed_.notify_all();
     if (thread_.joinable()) {
         thread_.join();
+        --Live::counts().threads;
     }
 }
 
@@ -94,7 +96,6 @@ void ReportThread::on_report(void *data) {
 }
 
 void ReportThread::run() {
-    const Counted alive(Live::counts().threads);
     t_reports = this;
     prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);  // of 50 us, without this
     device_.api().aclrtSetCurrentContext(device_.context());

@@ -11,6 +11,7 @@ namespace aioascend {
 void Worker::start() {
     stop_ = false;
     thread_ = std::thread([this] { run(); });
+    ++Live::counts().threads;
     pthread_setname_np(thread_.native_handle(), "aioascend-work");
 }
 
@@ -22,6 +23,7 @@ void Worker::stop() {
     posted_.notify_all();
     if (thread_.joinable()) {
         thread_.join();
+        --Live::counts().threads;
     }
 }
 
@@ -36,7 +38,6 @@ void Worker::wake(std::shared_ptr<Stream> stream) {
 }
 
 void Worker::run() {
-    const Counted alive(Live::counts().threads);
     device_.api().aclrtSetCurrentContext(device_.context());
     std::unique_lock<std::mutex> lock(mutex_);
     while (true) {

@@ -169,7 +169,11 @@ async def test_a_report_that_never_comes(sim: Simulator, anyio_backend: object) 
         buffer = npu.empty(4, "uint8")
         await stream.memset(buffer, 0)
         sim.drop_callback(device=1, stream=stream)
-        error = await outcome(stream.memset(buffer, 1))
+        with sim.hold(stream):
+            operation = stream.memset(buffer, 1)
+            with anyio.move_on_after(0):
+                await stream  # asks for the report, before a look at the stream finds it idle
+        error = await outcome(operation)
         assert isinstance(error, aa.ReportLostError)
         assert await outcome(stream.memset(buffer, 2)) is None
 
