@@ -25,7 +25,7 @@ _LOOPS = {"asyncio", "uvloop", "trio", "anyio", "concurrent", "threading"}
 
 
 def stack_of(frame: FrameType | None) -> Stack:
-    """The stack that ends in this frame, outermost first, from where its loop called on; source is read when printed."""
+    """The stack that ends in this frame, outermost first, without the loop around it. Source is read when printed."""
     frames: list[tuple[FrameType, int]] = []
     called = False
     while frame is not None and len(frames) < _DEPTH and not (called and _of_loop(frame)):
@@ -45,7 +45,7 @@ def stack_here() -> Stack:
 
 
 def _of_loop(frame: FrameType) -> bool:
-    return frame.f_globals.get("__name__", "").split(".")[0] in _LOOPS
+    return str(frame.f_globals.get("__name__")).split(".")[0] in _LOOPS
 
 
 def here() -> Stack | None:

@@ -107,7 +107,8 @@ def pace(request: pytest.FixtureRequest, sim: Simulator, tmp_path: Path) -> str:
 @pytest.fixture
 def debugging(monkeypatch: pytest.MonkeyPatch, sim: Simulator) -> Iterator[_debug.Settings]:
     """Debug mode, as AIOASCEND_DEBUG=1 turns it on for a whole process. Comes before what is opened."""
-    monkeypatch.setattr(_debug.settings, "enabled", True)
+    for name, value in (("enabled", True), ("slow", 0.1), ("stall", 10.0)):  # what a test changes is changed back
+        monkeypatch.setattr(_debug.settings, name, value)
     monkeypatch.setattr(_debug.reported, "_seen", set())
     monkeypatch.setattr(_backend, "_found", {})  # the library is looked up anew, and observed
     _native.set_debugging(True)

@@ -64,6 +64,20 @@ def test_it_is_off_by_default() -> None:
     assert not debug.enabled
 
 
+def run_in_debug_mode(code: str, *arguments: str, returncode: int = 0) -> None:
+    """A program of its own, which must say nothing."""
+    switches = {"AIOASCEND_DEBUG": "1", "AIOASCEND_DEBUG_SLOW": "60", "AIOASCEND_BACKEND": "sim"}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-X", "faulthandler", "-c", textwrap.dedent(code), *arguments],
+        env=os.environ | switches,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stderr == ""
+    assert done.returncode == returncode
+
+
 SMOKE = """
 import asyncio, gc, sys
 from pathlib import Path
@@ -134,16 +148,28 @@ def test_the_runtime_itself_blocks_no_loop(loop: str, tmp_path: Path) -> None:
     """Opening, loading, calls, copies of all kinds, failures, cancels, closing: nothing is found."""
     (tmp_path / "copy.toml").write_text(COPY)
     (tmp_path / "dynamic.toml").write_text(COPY.replace("[2, 8]", "[-1, 4]"))
-    switches = {"AIOASCEND_DEBUG": "1", "AIOASCEND_DEBUG_SLOW": "60", "AIOASCEND_BACKEND": "sim"}
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", textwrap.dedent(SMOKE), str(tmp_path), loop],
-        env=os.environ | switches,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.stderr == ""
-    assert done.returncode == 0
+    run_in_debug_mode(SMOKE, str(tmp_path), loop)
+
+
+def test_exit_with_work_in_flight_and_threads_that_watch() -> None:
+    code = """
+        import asyncio, sys
+        import aioascend as aa
+        from aioascend.testing import simulator
+
+        async def main():
+            npu = await aa.open_device(0)
+            stream = await npu.create_stream()
+            buffer = npu.empty(1 << 20, "uint8")
+            await stream.memset(buffer, 0)
+            simulator().hold(stream)
+            for _ in range(600):
+                stream.memset(buffer, 1)
+            sys.exit(3)
+
+        asyncio.run(main())
+        """
+    run_in_debug_mode(code, returncode=3)
 
 
 # --- counters ---
