@@ -21,6 +21,11 @@ outputs = [{ name = "y", shape = [2, 8], fill = "copy" }]
 """
 
 
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"  # the loop has no part in it
+
+
 async def dropped_stream(npu: aa.Device) -> str:
     stream = await npu.create_stream()
     await stream.memset(npu.empty(8, "uint8"), 0)

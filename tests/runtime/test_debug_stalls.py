@@ -23,6 +23,11 @@ outputs = [{ name = "y", shape = [2, 8], fill = "copy" }]
 """
 
 
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"  # the loop has no part in it
+
+
 @pytest.fixture(autouse=True)
 def impatient(debugging: _debug.Settings) -> None:
     debugging.stall = 0.05

@@ -19,6 +19,11 @@ from aioascend.testing import Simulator
 pytestmark = pytest.mark.anyio
 
 
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"  # the order is the device's
+
+
 def test_an_event_cannot_be_made_without_a_record() -> None:
     with pytest.raises(TypeError, match=r"use Stream\.record"):
         aa.Event()
