@@ -87,6 +87,7 @@ __all__ = [
     "ticket_counts",
 ]
 
+include "refusals.pyx"
 include "debug.pyx"
 include "library.pyx"
 include "loops.pyx"

@@ -71,8 +71,8 @@ cdef int complete(Operation operation, bint step_tasks) except -1:
         if ticket.outcome == rt.Outcome.Ok:
             drop_note(operation)
     if ticket.unreliable:
-        operation.stream.quarantine(operation.keep)
-        operation.stream.quarantine(operation.source)
+        quarantine(operation.stream.core, operation.keep)
+        quarantine(operation.stream.core, operation.source)
     operation.in_flight = False
     operation.keep = operation.source = None
     if operation.state != PENDING:
@@ -84,6 +84,21 @@ cdef int complete(Operation operation, bint step_tasks) except -1:
     failed = record.failed(operation)
     drop_note(operation)
     return operation.finish(failed, step_tasks)
+
+
+cdef int quarantine(DeviceCore device, object keep) except -1:
+    """The device may still use this; nobody can tell. Its memory is not reused before the device is reset."""
+    if keep is None:
+        return 0
+    for item in keep if isinstance(keep, tuple) else (keep,):
+        if isinstance(item, Block):
+            (<Block>item).unreliable = True
+        elif isinstance(item, Run):
+            for buffer in (<Run>item).buffers[0] + (<Run>item).buffers[1]:
+                if buffer is not None and (<Buffer>buffer).block is not None:
+                    (<Buffer>buffer).block.unreliable = True
+    device.kept.append(keep)
+    return 0
 
 
 cdef object _records = weakref.WeakValueDictionary()  # Failure.id -> FailureRecord
@@ -122,6 +137,8 @@ cdef class FailureRecord:
             return _errors.DependencyError.behind(self.exception, name, device=device, stream=operation.stream.id)
         if ticket.outcome == rt.Outcome.Lost:
             return _errors.ReportLostError(self.failure.get().code, name, device=device, stream=operation.stream.id)
+        if self.failure.get().of_device:
+            return lost(self.device, name, operation.stream.id)
         if self.failure.get().seq == ticket.seq:
             return self.exception
         return _errors.error_from_code(self.failure.get().code, name, device=device, stream=operation.stream.id)
@@ -147,7 +164,9 @@ cdef FailureRecord record_of(DeviceCore device, const shared_ptr[rt.Failure] &fa
     record.device = device
     record.streams = []
     record.told = facts.told
-    if facts.code == 0:
+    if facts.of_device:
+        record.exception = lost(device, "everything in flight")
+    elif facts.code == 0:
         record.exception = _errors.ReportLostError(0, "an operation", device=facts.device, stream=facts.stream_id)
     else:
         what = f"{kind_name(facts.kind)} #{facts.seq} of stream {facts.stream_id}"

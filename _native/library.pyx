@@ -14,7 +14,7 @@ cdef class Library:
     cdef int check_fork(self) except -1:
         """Before the first call that initialises the library: from then on a fork is one too many."""
         if rt.forked():
-            raise status_error(rt.kForked, "")
+            raise fork_error()
         rt.watch_process()
         return 0
 
@@ -87,34 +87,6 @@ def load_library(path: str) -> Library:
         with nogil:
             self.library = rt.observe_blocking_calls(deref(self.library), note_blocking_call)
     return self
-
-
-cdef object acl_error(
-    const rt.AclApi *api, const rt.Capabilities *can, int code, str where, object device=None, object stream=None
-):
-    # The library keeps the message per thread and forgets it when asked, so it is fetched here, on the thread that
-    # made the call.
-    cdef const char *message = NULL
-    if rt.forked():
-        return status_error(rt.kForked, "")
-    if can.error_message:
-        with nogil:
-            message = api.aclGetRecentErrMsg()
-    detail = _errors.newest_message(message.decode(errors="replace")) if message is not NULL else ""
-    return _errors.error_from_code(code, where, detail, device=device, stream=stream)
-
-
-cdef object made_by(str maker):
-    return TypeError(f"this class has no public constructor; use {maker}")
-
-
-cdef object status_error(int status, str what):
-    if status == rt.kForked:
-        return _errors.ForkError(
-            "this process was forked after the ACL runtime was started; it cannot use the device. "
-            "Start worker processes with the 'spawn' method, or open the device after the fork"
-        )
-    return _errors.RuntimeClosedError(f"{what} is closed")
 
 
 def _shut_down() -> None:

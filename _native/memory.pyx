@@ -313,6 +313,8 @@ cdef object side_of(object value, DeviceCore core, bint writable, str name, Side
         buffer = value
         side.where = ON_DEVICE if isinstance(value, DeviceBuffer) else PINNED
         if side.where == ON_DEVICE and buffer.core is not core:
+            if buffer.core.device.ended():
+                raise ValueError(f"{name} was allocated before the device was reset or closed; allocate it again")
             raise ValueError(
                 f"{name} lies on device {buffer.core.index}, the stream belongs to device {core.index}; "
                 "copy through host memory"

@@ -18,7 +18,7 @@ cdef class ModelCore:
     cdef readonly list _outputs  # (name, shape, acl dtype, bytes) each
     cdef readonly dict gears    # {"batch": [...]}, {"size": [(h, w), ...]}, {"dims": [[...], ...]} or {}
     cdef readonly object _gear_index
-    cdef readonly bint closed   # takes no more runs
+    cdef bint is_closed         # takes no more runs
     cdef object submitting      # a lock: see StreamCore.submit_execution
     cdef bint counted           # among those that are loaded
     cdef object data            # the bytes it was loaded from: the library may read them until it is unloaded
@@ -72,7 +72,7 @@ cdef class ModelCore:
     def _unload(self) -> None:
         """Blocks. Nothing may be in flight."""
         cdef int code
-        self.closed = True
+        self.is_closed = True
         self.end = None
         with nogil:
             code = self.core.device.unload_model(deref(self.loaded))
@@ -85,9 +85,20 @@ cdef class ModelCore:
         _models_live += <int>loaded - <int>self.counted
         self.counted = loaded
 
+    @property
+    def closed(self) -> bool:
+        """Whether it takes no more runs."""
+        return self.is_closed or self.core.device.ended()
+
+    def _check_usable(self) -> None:
+        if self.core.device.ended():
+            raise _errors.RuntimeClosedError(f"model {self._label} is closed: its device was closed or reset")
+        if self.is_closed:
+            raise _errors.RuntimeClosedError(f"model {self._label} is closed")
+
     def _close(self) -> None:
         """From here on runs are refused; those in flight go on."""
-        self.closed = True
+        self.is_closed = True
 
     def _hold_runs(self) -> Operation:
         """From here on runs that are submitted wait on the host. Returns what is done when those before are."""

@@ -70,6 +70,7 @@ cdef extern from "ticket.h" namespace "aioascend" nogil:
         Kind kind
         const void *owner
         cbool issued
+        cbool of_device
         cbool told
 
     cdef cppclass TicketExtra:
@@ -198,7 +199,7 @@ cdef extern from "model_description.h" namespace "aioascend" nogil:
 
 cdef extern from "stream.h" namespace "aioascend" nogil:
     enum SubmitStatus:
-        kSubmitted, kClosed, kPoisoned, kForked
+        kSubmitted, kClosed, kPoisoned, kForked, kOutOfService, kAborting
 
     cdef cppclass Stream:
         int submit(Ticket &, const Command &)
@@ -208,6 +209,8 @@ cdef extern from "stream.h" namespace "aioascend" nogil:
         void close()
         aclError destroy()
         void destroy_when_drained()
+        cbool abort()
+        cbool given_up()
         aclrtStream handle()
         int32_t id()
         uint64_t issued_seq()
@@ -228,11 +231,20 @@ cdef extern from "device.h" namespace "aioascend" nogil:
         size_t device_cache_bytes
         size_t pinned_cache_bytes
 
+    cdef cppclass Health:
+        aclError fault
+        int64_t failed_ns, progress_ns
+        size_t in_flight, queued, orphans
+
     cdef cppclass Device:
         Device(const Library &, int32_t, const Options &)
         aclError open()
         aclError close()
         cbool close_later()
+        aclError reset_by_force()
+        aclError fault()
+        shared_ptr[Failure] fault_failure()
+        Health health()
         cbool closed()
         cbool ended()
         aclError create_stream(uint32_t, uint32_t, shared_ptr[Stream] &)
@@ -292,5 +304,6 @@ cdef extern from "process.h" namespace "aioascend" nogil:
     OpenDevices count_open_devices()
     cbool shutting_down()
     cbool forked()
+    int64_t monotonic_ns()
     void watch_process()
     void shut_down()

@@ -10,7 +10,7 @@ cdef class StreamCore:
     cdef DeviceCore core
     cdef Operation latest        # the last one submitted
     cdef list untold             # FailureRecords nobody has been told of
-    cdef readonly bint closed  # takes no more operations
+    cdef bint is_closed          # takes no more operations
     cdef object __weakref__
 
     def __cinit__(self):
@@ -20,6 +20,11 @@ cdef class StreamCore:
     def id(self) -> int:
         """The library's id of the stream (aclrtStreamGetId), -1 where it does not tell. Recycled after close."""
         return self.stream.get().id() if self.stream.get() is not NULL else -1
+
+    @property
+    def closed(self) -> bool:
+        """Whether it takes no more operations."""
+        return self.is_closed or (self.stream.get() is not NULL and self.core.device.ended())
 
     @property
     def handle(self) -> int:
@@ -73,11 +78,18 @@ cdef class StreamCore:
         if code != 0:
             raise self.core.error(code, "aclrtDestroyStream")
 
+    def _abort(self) -> bool:
+        cdef bint stopped
+        self.check_usable()
+        with nogil:
+            stopped = self.stream.get().abort()
+        return stopped
+
     # --- life cycle ---
 
     def _close(self) -> None:
         """From here on submits raise; what was accepted is still resolved."""
-        self.closed = True
+        self.is_closed = True
         if self.stream.get() is not NULL and not rt.forked():
             with nogil:
                 self.stream.get().close()
@@ -109,20 +121,6 @@ cdef class StreamCore:
         if not record.told and record not in self.untold:
             self.untold.append(record)
             record.streams.append(self)
-        return 0
-
-    cdef int quarantine(self, object keep) except -1:
-        """The device may still use this; nobody can tell. Its memory is not reused before the device is reset."""
-        if keep is None:
-            return 0
-        for item in keep if isinstance(keep, tuple) else (keep,):
-            if isinstance(item, Block):
-                (<Block>item).unreliable = True
-            elif isinstance(item, Run):
-                for buffer in (<Run>item).buffers[0] + (<Run>item).buffers[1]:
-                    if buffer is not None and (<Buffer>buffer).block is not None:
-                        (<Buffer>buffer).block.unreliable = True
-        self.core.kept.append(keep)
         return 0
 
     # --- submitting ---
@@ -167,7 +165,7 @@ cdef class StreamCore:
         elif to.where == ON_DEVICE:
             command.value = rt.ACL_MEMCPY_HOST_TO_DEVICE
             if source.where == PAGEABLE and source.nbytes:
-                stage = take_block(self.core, &self.core.device.pinned_memory(), source.nbytes)
+                stage = self.core.take_stage(source.nbytes)
                 operation.source = (keep_source, stage)
                 command.stage_from = <void *>source.at
                 command.src.memory = stage.memory
@@ -176,7 +174,7 @@ cdef class StreamCore:
         else:
             command.value = rt.ACL_MEMCPY_DEVICE_TO_HOST
             if to.where == PAGEABLE and to.nbytes:
-                stage = take_block(self.core, &self.core.device.pinned_memory(), to.nbytes)
+                stage = self.core.take_stage(to.nbytes)
                 operation.keep = (keep_to, stage)
                 operation.ticket.more().copy_to = <void *>to.at
                 operation.ticket.more().copy_from = stage.memory
@@ -278,8 +276,7 @@ cdef class StreamCore:
         cdef rt.Command command
         cdef Operation operation
         self.check_usable()
-        if model.closed:
-            raise _errors.RuntimeClosedError(f"model {model._label} is closed")
+        model._check_usable()
         command.kind = rt.Kind.Execute
         command.subject = run.execution
         command.may_block = run.execution.dynamic == rt.DynamicKind.Shape
@@ -324,9 +321,9 @@ cdef class StreamCore:
 
     cdef int check_usable(self) except -1:
         if rt.forked():
-            raise status_error(rt.kForked, "")
-        if self.closed or self.stream.get() is NULL:
-            raise _errors.RuntimeClosedError("the stream is closed")
+            raise fork_error()
+        if self.is_closed or self.stream.get() is NULL:
+            raise closed_stream(self)
         return 0
 
     cdef Operation new_operation(self):
@@ -376,7 +373,7 @@ cdef class StreamCore:
             return operation
         drop_note(operation)
         if status < 0:
-            raise status_error(status, "the stream")
+            raise refusal(status, self, kind_name(command.kind))
         raise self.core.error(status, kind_name(command.kind), self.id)
 
     # --- waiting ---

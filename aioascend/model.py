@@ -15,7 +15,7 @@ import numpy as np
 from aioascend import _debug, _native
 from aioascend._closing import Closing
 from aioascend._threads import run_blocking
-from aioascend.errors import DependencyError, RuntimeClosedError
+from aioascend.errors import DependencyError
 from aioascend.stream import Stream
 from aioascend.tensors import TensorInfo, as_input, bind_arguments, check_tensor, dtype_of
 
@@ -86,12 +86,12 @@ class Model(_native.ModelCore, Closing):
         try:
             model._describe_for_python()
             model.stream = await device.create_stream()
-            model.stream._left_open = False  # the model is, and closes it
+            model.stream._to_be_closed = False  # by the model, not by its user
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await run_blocking(model._unload)
             raise
-        model._left_open = True
+        model._to_be_closed = True
         return model
 
     def _describe_for_python(self) -> None:
@@ -133,7 +133,7 @@ class Model(_native.ModelCore, Closing):
         """
         values = bind_arguments(self._label, self.input_infos, args, kwargs)
         arrays = [as_input(self._label, info, value) for info, value in zip(self.input_infos, values, strict=True)]
-        self._check_open()
+        self._check_usable()
         if self._dynamic == "shapes":
             results = await self._call_dynamic(arrays)
         else:
@@ -231,7 +231,7 @@ class Model(_native.ModelCore, Closing):
             RuntimeClosedError: the model or the stream is closed.
             AclError: the library refused the run.
         """
-        self._check_open()
+        self._check_usable()
         if len(inputs) != len(self.input_infos):
             names = ", ".join(info.name for info in self.input_infos)
             raise ValueError(f"model {self._label} takes {len(self.input_infos)} inputs ({names}), not {len(inputs)}")
@@ -285,13 +285,8 @@ class Model(_native.ModelCore, Closing):
 
     # --- life cycle ---
 
-    def _check_open(self) -> None:
-        if self.closed:
-            raise RuntimeClosedError(f"model {self._label} is closed")
-
     async def close(self) -> None:
         """Wait for the runs in flight, then unload (aclmdlUnload). May be called again."""
-        self._left_open = False
         self._close()
         await self.stream.close()
         await self._drained()

@@ -42,13 +42,29 @@ class Stream(_native.StreamCore, Closing):
         """Run `model` on device buffers in stream order; see `Model.execute`."""
         return model.execute(inputs, outputs, stream=self)
 
+    async def abort(self) -> bool:
+        """Stop what runs on the stream and discard what is queued (aclrtStreamAbort). In a worker thread, up to 60 s.
+
+        Operations in flight raise `TaskError` with code 107023; they may have run, in part. Streams that wait for an
+        event recorded behind the discarded work would wait for ever, so they are aborted too, with whatever is on them;
+        their operations raise `DependencyError`.
+
+        Returns:
+            True: the stream goes on with what is submitted from here on. False: the device cannot abort, or the stream
+            belongs to somebody else; its operations have been given up all the same, what the device does goes on, its
+            buffers are kept until the device is closed, and this stream is closed. Create another one.
+
+        Raises:
+            RuntimeClosedError: the stream is closed.
+        """
+        return await run_blocking(self._abort)
+
     async def close(self) -> None:
         """Stop accepting, wait until what was accepted is done, give the stream back (aclrtDestroyStream).
 
         Failures that no await has raised go to the exception handler of the loop. May be called again. A cancelled
         close leaves the stream closed to submits; it is given back once it is drained.
         """
-        self._left_open = False
         self._close()
         try:
             await self._drained()

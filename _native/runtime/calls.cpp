@@ -12,6 +12,9 @@ aclError in_context(const Device &device, Call call) {
     if (forked()) {
         return ACL_ERROR_RT_INTERNAL_ERROR;  // which the caller reports as what it is
     }
+    if (device.ended()) {  // its context may be somebody else's by now
+        return ACL_ERROR_RT_CONTEXT_NULL;
+    }
     ContextGuard guard(device.api(), device.context());
     return guard.status() != 0 ? guard.status() : call();
 }
@@ -45,7 +48,7 @@ void Device::destroy_event(aclrtEvent event) {
 }
 
 bool Device::event_complete(aclrtEvent event) {
-    if (forked()) {
+    if (forked() || ended()) {
         return false;
     }
     if (can().query_event_status) {
@@ -87,6 +90,7 @@ aclError Device::describe_model(LoadedModel &model, ModelDescription &out, std::
 
 aclError Device::unload_model(LoadedModel &model) {
     std::lock_guard<std::mutex> lock(model.execute_mutex);
+    model.unloaded = model.unloaded || ended();
     if (model.unloaded) {
         return 0;
     }

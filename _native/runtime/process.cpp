@@ -2,7 +2,9 @@
 #include "process.h"
 
 #include <pthread.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -62,11 +64,11 @@ OpenDevices count_open_devices() {
     return counts;
 }
 
-void note_exception(uint32_t device_index, uint32_t stream_id, uint32_t task_id, int32_t code) noexcept try {
+void note_exception(uint32_t device_index, const DeviceException &exception) noexcept try {
     std::lock_guard<std::mutex> lock(registry().mutex);
     for (Device *device : registry().devices) {
         if (device->index() == static_cast<int32_t>(device_index)) {
-            device->note_exception(stream_id, task_id, code);
+            device->note_exception(exception);
         }
     }
 } catch (...) {
@@ -87,6 +89,11 @@ void shut_down() {
         device->reports().stop();
         device->worker().stop();
     }
+}
+
+uint32_t kernel_thread_id() {
+    thread_local const auto id = static_cast<uint32_t>(syscall(SYS_gettid));
+    return id;
 }
 
 int64_t monotonic_ns() {

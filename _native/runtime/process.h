@@ -9,6 +9,7 @@
 namespace aioascend {
 
 class Device;
+struct DeviceException;
 
 // True in a child made by fork after the runtime was used: no ACL call may be made here.
 bool forked();
@@ -25,7 +26,9 @@ struct OpenDevices {
 };
 OpenDevices count_open_devices();
 // The open devices with this index: exceptions name no library.
-void note_exception(uint32_t device_index, uint32_t stream_id, uint32_t task_id, int32_t code) noexcept;
+void note_exception(uint32_t device_index, const DeviceException &exception) noexcept;
+
+uint32_t kernel_thread_id();  // of the calling thread
 
 int64_t monotonic_ns();
 

@@ -77,7 +77,15 @@ struct Failure {
     Kind kind = Kind::Memcpy;
     const void *owner = nullptr;  // of its ticket; may be gone, so only to be compared
     bool issued = true;      // false: the library refused it when it was issued from the host-side queue
+    bool of_device = false;  // the device is out of service, whatever the operation was
     bool told = false;       // an awaiter or an exception handler has it; guarded by the failure_mutex
+};
+
+// What an exception callback tells of a failed task.
+struct DeviceException {
+    uint32_t stream_id, task_id;
+    uint32_t thread_id;  // the kernel's id of the thread that submitted it
+    int32_t code;
 };
 
 // Copies a staged result on into the caller's array, once; nothing when the operation failed or was cancelled.

@@ -3,10 +3,17 @@
 
 #include <pthread.h>
 
+#include <chrono>
+
 #include "device.h"
 #include "live.h"
 
 namespace aioascend {
+namespace {
+
+constexpr auto kSweepAfter = std::chrono::seconds(1);  // when the report thread has not done so, which is its task
+
+}  // namespace
 
 void Worker::start() {
     stop_ = false;
@@ -41,7 +48,12 @@ void Worker::run() {
     device_.api().aclrtSetCurrentContext(device_.context());
     std::unique_lock<std::mutex> lock(mutex_);
     while (true) {
-        posted_.wait(lock, [this] { return stop_ || !jobs_.empty(); });
+        if (!posted_.wait_for(lock, kSweepAfter, [this] { return stop_ || !jobs_.empty(); })) {
+            lock.unlock();
+            device_.sweep(std::chrono::nanoseconds(kSweepAfter).count());
+            lock.lock();
+            continue;
+        }
         if (jobs_.empty()) {
             return;
         }

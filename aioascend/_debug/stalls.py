@@ -132,10 +132,8 @@ def chain(states: States, state: StreamState) -> Iterator[tuple[int, str]]:
     if state.held in ("memory", "worker") and state.issued == state.retired:
         for there in states.values():  # the device has one worker
             if there.held == "launch":
-                yield (
-                    there.key,
-                    _describe(there, there.issued + 1, "is being launched, and the worker waits in that call"),
-                )
+                held_up = "is being launched, and the worker waits in that call"
+                yield there.key, _describe(there, there.issued + 1, held_up)
 
 
 def _obstacle(states: States, state: StreamState, upto: int) -> tuple[str, tuple[int, int] | None]:

@@ -7,8 +7,10 @@ import asyncio
 import gc
 import importlib.util
 import logging
+import select
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -86,10 +88,13 @@ def sim(request: pytest.FixtureRequest) -> Iterator[Simulator]:
     # A stream refers to its latest operation, that to its error, and that to frames of the test.
     request.node.funcargs.clear()
     _native.forget_closed_loops()
-    for _ in range(20):  # a thread of a pool holds what it has run for a moment longer than its waiter waits
+    limit = time.monotonic() + 10
+    gc.collect()
+    while counters() != counted and time.monotonic() < limit:
+        select.select(
+            [], [], [], 0
+        )  # a thread of a pool holds what it has run for a moment longer than its waiter waits
         gc.collect()
-        if counters() == counted:
-            break
     assert counters() == counted
     assert counted.tickets == 0
     assert {what: sim.live(what) for what in LIVE} == before
