@@ -52,7 +52,7 @@ cdef class DeviceCore:
         if code != 0:
             raise self.error(code, "aclrtSetDevice")
         if _debugging:
-            _debug.watch_stalls(self._stream_states)
+            _debug.watch_stalls(self)
 
     def _stream_states(self) -> list | None:
         return stream_states(self)

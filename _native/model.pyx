@@ -86,11 +86,6 @@ cdef class ModelCore:
         self.counted = loaded
 
     @property
-    def _left_open(self) -> bool:
-        """Whether it is loaded and nobody has closed it."""
-        return self.loaded is not NULL and not self.closed
-
-    @property
     def closed(self) -> bool:
         """Whether it takes no more runs."""
         return self.is_closed or self.core.device.ended()

@@ -32,11 +32,6 @@ cdef class StreamCore:
         return <uintptr_t>self.stream.get().handle()
 
     @property
-    def _left_open(self) -> bool:
-        """Whether it exists and nobody has closed it."""
-        return self.stream.get() is not NULL and not self.closed
-
-    @property
     def in_flight(self) -> int:
         """Operations that the device has not finished."""
         return self.stream.get().in_flight()
@@ -79,7 +74,6 @@ cdef class StreamCore:
 
     def _destroy(self) -> None:
         cdef int code
-        self.is_closed = True
         with nogil:
             code = self.stream.get().destroy()
         if code != 0:

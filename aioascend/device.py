@@ -81,6 +81,7 @@ class Device(Closing):
         self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
         self._models: weakref.WeakSet[Model] = weakref.WeakSet()
         self._closed = False
+        self._to_be_closed = True
         self._released = False
         self._release_lock = threading.Lock()
         self.index: int = opened.core.index
@@ -94,10 +95,6 @@ class Device(Closing):
     @property
     def _core(self) -> DeviceCore:
         return self._opened.core
-
-    @property
-    def _left_open(self) -> bool:
-        return not self._closed
 
     # --- streams ---
 
@@ -137,6 +134,7 @@ class Device(Closing):
 
     def _remember_stream(self, stream: Stream) -> None:
         self._streams.add(stream)
+        stream._to_be_closed = True
 
     def _forget_stream(self, stream: Stream) -> None:
         self._streams.discard(stream)

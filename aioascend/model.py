@@ -86,11 +86,12 @@ class Model(_native.ModelCore, Closing):
         try:
             model._describe_for_python()
             model.stream = await device.create_stream()
-            model.stream._of_model = True
+            model.stream._to_be_closed = False  # by the model, not by its user
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await run_blocking(model._unload)
             raise
+        model._to_be_closed = True
         return model
 
     def _describe_for_python(self) -> None:

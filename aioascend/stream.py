@@ -34,14 +34,9 @@ class Stream(_native.StreamCore, Closing):
     """
 
     device: Device
-    _of_model = False  # which closes it, and is warned of itself
 
     def __init__(self) -> None:
         raise TypeError("streams have no public constructor; use Device.create_stream")
-
-    @property
-    def _left_open(self) -> bool:
-        return super()._left_open and not self._of_model
 
     def execute(self, model: Model, inputs: Sequence[DeviceBuffer], outputs: Sequence[DeviceBuffer]) -> Operation:
         """Run `model` on device buffers in stream order; see `Model.execute`."""

@@ -8,7 +8,6 @@
 #include <chrono>
 
 #include "device.h"
-#include "live.h"
 #include "process.h"
 
 namespace aioascend {
@@ -99,7 +98,6 @@ void ReportThread::on_report(void *data) {
 }
 
 void ReportThread::run() {
-    const Counted alive(Live::counts().threads);
     t_reports = this;
     prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);  // of 50 us, without this
     device_.api().aclrtSetCurrentContext(device_.context());

@@ -11,6 +11,8 @@
 #include <mutex>
 #include <thread>
 
+#include "live.h"
+
 namespace aioascend {
 
 class Thread {
@@ -23,6 +25,7 @@ public:
             done_ = true;
             changed_.notify_all();
         });
+        ++Live::counts().threads;
         pthread_setname_np(thread_.native_handle(), name);
     }
 
@@ -49,6 +52,7 @@ private:
     void finish() {  // it has nothing left to do but to end
         if (thread_.joinable()) {
             thread_.join();
+            --Live::counts().threads;
         }
     }
 
