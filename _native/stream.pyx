@@ -114,9 +114,6 @@ cdef class StreamCore:
             with nogil:
                 self.stream.get().destroy_when_drained()
 
-    def __del__(self):
-        self.report_untold()  # not in __dealloc__: a failure and its stream are a cycle, which is in pieces by then
-
     def __dealloc__(self):
         if self.stream.get() is not NULL:
             with nogil:

@@ -29,6 +29,9 @@ class Closing:
         """Whether it takes no more work."""
         raise NotImplementedError
 
+    def _give_back(self) -> None:
+        """What can be done when it is dropped, without waiting."""
+
     async def close(self) -> None:
         """Wait for the work in flight and give the resource back."""
         raise NotImplementedError
@@ -53,6 +56,7 @@ class Closing:
         _made_at: Callable[[_debug.Stack | None], str] = _debug.made_at,
     ) -> None:
         if self._to_be_closed and not self.closed and not _going_away():
+            self._give_back()  # first, for whoever takes warnings for errors keeps it alive
             _warn(f"unclosed {self!r}{_made_at(self._made_at)}", ResourceWarning, source=self)
 
 

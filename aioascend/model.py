@@ -285,6 +285,9 @@ class Model(_native.ModelCore, Closing):
 
     # --- life cycle ---
 
+    def _give_back(self) -> None:
+        self.stream._destroy_when_drained()
+
     async def close(self) -> None:
         """Wait for the runs in flight, then unload (aclmdlUnload). May be called again."""
         self._close()

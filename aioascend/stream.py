@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from aioascend import _debug, _native
@@ -77,6 +77,14 @@ class Stream(_native.StreamCore, Closing):
         finally:
             self._report_untold()
             self.device._forget_stream(self)
+
+    # Not when it is deallocated: a failure and its stream are a cycle, which is in pieces by then.
+    def __del__(self, _drop: Callable[[Closing], None] = Closing.__del__) -> None:  # type: ignore[override]
+        self._report_untold()
+        _drop(self)
+
+    def _give_back(self) -> None:
+        self._destroy_when_drained()
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else f"{self.in_flight} in flight"

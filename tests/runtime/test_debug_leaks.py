@@ -106,3 +106,14 @@ async def test_a_device_without_buffers_left_says_nothing(debugging: Any, report
         await stream.memset(buffer, 0)
         del buffer
     assert reports.about("still referred to") == []
+
+
+async def test_a_device_closes_although_a_dropped_stream_lives_on(npu: aa.Device) -> None:
+    """As it does where warnings are errors, in the exception."""
+    async with aa.open_device(1, backend="sim") as second:
+        stream = await second.create_stream()
+        model = await second.load_model(b'[[inputs]]\nname = "x"\nshape = [4]\n[[outputs]]\nname = "y"\nshape = [4]\n')
+        with pytest.warns(ResourceWarning) as kept:
+            del stream, model
+        assert [type(warning.source) for warning in kept] == [aa.Stream, aa.Model]
+    kept.clear()
