@@ -14,7 +14,8 @@ TEST_PY_ARGS ?= tests/abi/test_errors.py tests/runtime
 # What runs in Python under each sanitizer, besides the C++ tests. Nothing that computes with OpenVINO, which cannot be
 # loaded under the one and is noise under the other; under the slow one nothing that looks at what a process prints.
 SANITIZE_ADDRESS_TESTS ?= tests/runtime tests/sim_models/test_tensors.py tests/bench/test_rivals.py
-SANITIZE_THREAD_TESTS ?= tests/runtime tests/bench/test_rivals.py --ignore=tests/runtime/test_process.py
+SANITIZE_THREAD_TESTS ?= tests/runtime tests/bench/test_rivals.py --ignore=tests/runtime/test_process.py \
+    --ignore=tests/runtime/test_debug_process.py
 
 # How long `make fuzz` tries inputs on each target.
 FUZZ_SECONDS ?= 60

@@ -25,6 +25,7 @@ from cpython.buffer cimport (
     Py_buffer, PyBUF_FORMAT, PyBUF_ND, PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_CheckBuffer,
     PyObject_GetBuffer,
 )
+from cpython.exc cimport PyErr_Restore, PyErr_WriteUnraisable
 from cpython.long cimport PyLong_AsLongAndOverflow
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from cython.operator cimport dereference as deref
@@ -78,7 +79,9 @@ __all__ = [
     "PinnedBuffer",
     "Run",
     "StreamCore",
+    "check_fork",
     "forget_closed_loops",
+    "forked",
     "going_away",
     "in_drain",
     "live_counts",

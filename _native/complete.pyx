@@ -190,18 +190,17 @@ cdef report_to_loop(LoopBridge bridge, str message, object error, object stack=N
             context["source_traceback"] = stack
         loop.call_exception_handler(context)
     else:
-        sys.unraisablehook(Unraisable(type(error), error, error.__traceback__, message, None))
+        write_unraisable(message, error)
 
 
-@cython.final
-cdef class Unraisable:
-    """What sys.unraisablehook takes."""
-
-    cdef readonly object exc_type, exc_value, exc_traceback, err_msg, object
-
-    def __cinit__(self, exc_type, exc_value, exc_traceback, err_msg, obj):
-        self.exc_type = exc_type
-        self.exc_value = exc_value
-        self.exc_traceback = exc_traceback
-        self.err_msg = err_msg
-        self.object = obj
+cdef write_unraisable(str message, object error):
+    """For sys.unraisablehook, which takes only what the interpreter itself makes."""
+    kind, traceback = type(error), error.__traceback__
+    Py_INCREF(kind)  # PyErr_Restore takes references over
+    Py_INCREF(error)
+    if traceback is None:
+        PyErr_Restore(<PyObject *>kind, <PyObject *>error, NULL)
+    else:
+        Py_INCREF(traceback)
+        PyErr_Restore(<PyObject *>kind, <PyObject *>error, <PyObject *>traceback)
+    PyErr_WriteUnraisable(message)

@@ -46,14 +46,13 @@ cdef class DeviceCore:
 
     def open(self) -> None:
         cdef int code
-        if rt.forked():
-            raise fork_error()
+        check_fork()
         with nogil:
             code = self.device.open()
         if code != 0:
             raise self.error(code, "aclrtSetDevice")
         if _debugging:
-            _debug.watch_stalls(self._stream_states)
+            _debug.watch_stalls(self)
 
     def _stream_states(self) -> list | None:
         return stream_states(self)
@@ -68,6 +67,7 @@ cdef class DeviceCore:
     def reset_by_force(self) -> None:
         """Give everything up and reset the device (aclrtResetDeviceForce). This object is closed from then on."""
         cdef int code
+        check_fork()
         with nogil:
             code = self.device.reset_by_force()
         if code == 207000:  # there is no such call
@@ -78,6 +78,7 @@ cdef class DeviceCore:
     def health(self) -> tuple[int, float, float, int, int, int]:
         """Code of the fault or 0, seconds since it and since the last progress, in flight, queued, orphaned streams."""
         cdef rt.Health health
+        check_fork()
         with nogil:
             health = self.device.health()
         now = rt.monotonic_ns()
@@ -122,6 +123,7 @@ cdef class DeviceCore:
     def pool_statistics(self) -> dict:
         """Bytes and blocks of the device and pinned memory pools."""
         cdef rt.MemoryStatistics device, pinned
+        check_fork()
         with nogil:
             device = self.device.device_memory().statistics()
             pinned = self.device.pinned_memory().statistics()
@@ -158,8 +160,7 @@ cdef class DeviceCore:
         return take_block(self, &self.device.pinned_memory(), nbytes)
 
     cdef int check_open(self) except -1:
-        if rt.forked():
-            raise fork_error()
+        check_fork()
         if self.device.fault() != 0:
             raise out_of_service(self, "this call")
         if self.device.closed():

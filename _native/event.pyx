@@ -45,6 +45,7 @@ cdef class Event:
         if self.operation.state == FINISHED:
             return True
         cdef bint complete
+        check_fork()
         if self.operation.ticket.seq > self.stream.get().issued_seq():
             return False  # its record still waits on the host
         with nogil:

@@ -11,10 +11,9 @@ cdef class Library:
     def __init__(self) -> None:
         raise made_by("load_library")
 
-    cdef int check_fork(self) except -1:
+    cdef int prepare(self) except -1:
         """Before the first call that initialises the library: from then on a fork is one too many."""
-        if rt.forked():
-            raise fork_error()
+        check_fork()
         rt.watch_process()
         return 0
 
@@ -52,7 +51,7 @@ cdef class Library:
     def soc_name(self) -> str | None:
         """Name of the chip (aclrtGetSocName), None where the library does not say. Blocks."""
         cdef const char *name = NULL
-        self.check_fork()
+        self.prepare()
         with nogil:
             name = self.library.soc_name()
         return None if name is NULL else name.decode()
@@ -61,7 +60,7 @@ cdef class Library:
         """Number of devices (aclrtGetDeviceCount). Blocks."""
         cdef uint32_t count = 0
         cdef int code
-        self.check_fork()
+        self.prepare()
         with nogil:
             self.library.api.aclInit(NULL)
             code = self.library.api.aclrtGetDeviceCount(&count)
@@ -87,6 +86,18 @@ def load_library(path: str) -> Library:
         with nogil:
             self.library = rt.observe_blocking_calls(deref(self.library), note_blocking_call)
     return self
+
+
+cpdef int check_fork() except -1:
+    """Raises ForkError in such a child: its locks may be held for ever, by threads that stayed with the parent."""
+    if rt.forked():
+        raise fork_error()
+    return 0
+
+
+def forked() -> bool:
+    """Whether this is a child made by fork after the runtime was started, in which nothing can be used."""
+    return rt.forked()
 
 
 def _shut_down() -> None:

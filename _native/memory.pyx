@@ -317,6 +317,7 @@ cdef object buffer_address(Buffer buffer):
     cdef rt.MemoryPool *pool = buffer.block.pool
     cdef rt.Memory *memory = buffer.block.memory
     cdef int code
+    check_fork()
     if _debugging and memory.state.load() == rt.MemoryPending:
         note_blocking_call(b"buffer.address, which waits for the allocation (aclrtMalloc),")
     with nogil:

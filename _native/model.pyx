@@ -19,7 +19,7 @@ cdef class ModelCore:
     cdef readonly dict gears    # {"batch": [...]}, {"size": [(h, w), ...]}, {"dims": [[...], ...]} or {}
     cdef readonly object _gear_index
     cdef bint is_closed         # takes no more runs
-    cdef object submitting      # a lock: see StreamCore.submit_execution
+    cdef object submitting      # a lock: see submit_execution
     cdef bint counted           # among those that are loaded
     cdef object data            # the bytes it was loaded from: the library may read them until it is unloaded
     cdef object __weakref__
@@ -86,11 +86,6 @@ cdef class ModelCore:
         self.counted = loaded
 
     @property
-    def _left_open(self) -> bool:
-        """Whether it is loaded and nobody has closed it."""
-        return self.loaded is not NULL and not self.closed
-
-    @property
     def closed(self) -> bool:
         """Whether it takes no more runs."""
         return self.is_closed or self.core.device.ended()
@@ -152,6 +147,7 @@ cdef class ModelCore:
         """A run on these buffers; sizes are checked, nothing dynamic is set yet."""
         if core is not self.core:
             raise ValueError(f"model {self._label} is loaded on device {self.core.index}, not on {core.index}")
+        check_fork()
         inputs = tuple(inputs)
         outputs = tuple(outputs)
         if len(inputs) != len(self._inputs):
@@ -248,7 +244,7 @@ cdef class Run:
                 f"model {self.model._label} is loaded on device {self.model.core.index}, the stream belongs to device "
                 f"{stream.core.index}; load it there, too"
             )
-        return stream.submit_execution(self.model, self)
+        return submit_execution(stream, self.model, self)
 
     def execute_now(self) -> None:
         """Run it and wait (aclmdlExecute). Blocks."""
@@ -296,3 +292,41 @@ cdef class Run:
         if failure is not None:
             raise failure
         return results
+
+
+cdef Operation submit_execution(StreamCore stream, ModelCore model, Run run):
+    cdef rt.Command command
+    cdef Operation operation
+    stream.check_usable()
+    model._check_usable()
+    command.kind = rt.Kind.Execute
+    command.subject = run.execution
+    command.may_block = run.execution.dynamic == rt.DynamicKind.Shape
+    operation = stream.new_operation()
+    operation.keep = run
+    with model.submitting:  # one run after the other, whatever threads and streams they come from
+        last = model.latest
+        if last is not None and (<Operation>last).in_flight and (<Operation>last).stream is not stream:
+            if model.end is None:
+                if (<Operation>last).stream.closed:
+                    raise _errors.RuntimeClosedError(
+                        f"model {model._label} still runs on a stream that is being closed; await that first")
+                model.end = (<Operation>last).stream.record()
+            model.shared = True
+            stream.wait(model.end)
+        run.execution.held = model.loaded.hold
+        stream.submit(operation, command)
+        if operation.in_flight:
+            model.latest = operation
+            model.end = end_of_run(stream) if model.shared else None
+    return operation
+
+
+cdef Event end_of_run(StreamCore stream):
+    """An event right behind the run just submitted: one recorded later would wait for what follows it, too."""
+    cdef Event event
+    try:
+        event = stream.record()
+    except _errors.AioascendError:  # no event is left: the next run tries again, or tells
+        return None
+    return event if event.operation.in_flight else None  # None: the stream has failed

@@ -239,6 +239,8 @@ cdef class Operation:
 
     cdef int bind(self) except -1:
         """Gives an operation without a loop, or whose loop is gone, the loop that runs here."""
+        if self.state == PENDING:
+            check_fork()
         cdef LoopBridge bridge = current_bridge()
         if bridge is self.bridge or bridge is None or (self.bridge is not None and not self.bridge.gone()):
             return 0
@@ -393,6 +395,7 @@ cdef Operation new_follower(Operation followed, bint quiet=False):
     operation.quiet = quiet
     operation.ticket.kind = rt.Kind.Join
     if followed.in_flight:
+        check_fork()
         followed.bind()
     if followed.in_flight and followed.bridge is not operation.bridge:
         # Whether that loop runs is not ours to know. A place of our own in the stream says the same.

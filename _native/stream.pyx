@@ -32,11 +32,6 @@ cdef class StreamCore:
         return <uintptr_t>self.stream.get().handle()
 
     @property
-    def _left_open(self) -> bool:
-        """Whether it exists and nobody has closed it."""
-        return self.stream.get() is not NULL and not self.closed
-
-    @property
     def in_flight(self) -> int:
         """Operations that the device has not finished."""
         return self.stream.get().in_flight()
@@ -45,6 +40,7 @@ cdef class StreamCore:
     def queued(self) -> int:
         """Operations that wait on the host because the device's queue is full or memory is still being allocated."""
         cdef size_t count
+        check_fork()
         with nogil:
             count = self.stream.get().queued()
         return count
@@ -78,7 +74,6 @@ cdef class StreamCore:
 
     def _destroy(self) -> None:
         cdef int code
-        self.is_closed = True
         with nogil:
             code = self.stream.get().destroy()
         if code != 0:
@@ -106,6 +101,8 @@ cdef class StreamCore:
 
     cdef int report_untold(self) except -1:
         cdef FailureRecord record
+        if rt.forked() or rt.shutting_down():
+            return 0  # the parent tells; a process that ends does not
         for record in list(self.untold):
             record.tell()
             report_to_loop(
@@ -119,7 +116,6 @@ cdef class StreamCore:
 
     def __dealloc__(self):
         if self.stream.get() is not NULL:
-            self.report_untold()
             with nogil:
                 self.stream.get().destroy_when_drained()
 
@@ -279,42 +275,6 @@ cdef class StreamCore:
             operation.ticket.more().source_seq = recorded.ticket.seq
         return self.submit(operation, command)
 
-    cdef Operation submit_execution(self, ModelCore model, Run run):
-        cdef rt.Command command
-        cdef Operation operation
-        self.check_usable()
-        model._check_usable()
-        command.kind = rt.Kind.Execute
-        command.subject = run.execution
-        command.may_block = run.execution.dynamic == rt.DynamicKind.Shape
-        operation = self.new_operation()
-        operation.keep = run
-        with model.submitting:  # one run after the other, whatever threads and streams they come from
-            last = model.latest
-            if last is not None and (<Operation>last).in_flight and (<Operation>last).stream is not self:
-                if model.end is None:
-                    if (<Operation>last).stream.closed:
-                        raise _errors.RuntimeClosedError(
-                            f"model {model._label} still runs on a stream that is being closed; await that first")
-                    model.end = (<Operation>last).stream.record()
-                model.shared = True
-                self.wait(model.end)
-            run.execution.held = model.loaded.hold
-            self.submit(operation, command)
-            if operation.in_flight:
-                model.latest = operation
-                model.end = self.end_of_run() if model.shared else None
-        return operation
-
-    cdef Event end_of_run(self):
-        """An event right behind the run just submitted: one recorded later would wait for what follows it, too."""
-        cdef Event event
-        try:
-            event = self.record()
-        except _errors.AioascendError:  # no event is left: the next run tries again, or tells
-            return None
-        return event if event.operation.in_flight else None  # None: the stream has failed
-
     cdef Operation submit_join(self, Operation operation):
         """Makes the operation done when everything submitted before is, closed stream or not."""
         cdef rt.Command command
@@ -327,8 +287,7 @@ cdef class StreamCore:
         return operation
 
     cdef int check_usable(self) except -1:
-        if rt.forked():
-            raise fork_error()
+        check_fork()
         if self.is_closed or self.stream.get() is NULL:
             raise closed_stream(self)
         return 0

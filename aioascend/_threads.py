@@ -4,10 +4,15 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import contextlib
+import itertools
+import os
+import sys
 import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from collections import deque
+from collections.abc import Callable, Generator
+from typing import Any, TypeVar
 
 import anyio.to_thread
 
@@ -15,8 +20,96 @@ from aioascend import _native
 
 T = TypeVar("T")
 
-# For asyncio: the threads of anyio outlive a loop that an exception has ended, and keep the process from ending.
-_pool = ThreadPoolExecutor(32, "aioascend")
+PATIENCE_S = 2.0  # how long the exit of the process waits for calls of the library
+
+
+class _Threads:
+    """Runs calls in threads that do not keep the process, a limited number at the same time.
+
+    The threads of a `ThreadPoolExecutor`, and those of anyio under asyncio, are joined before the interpreter exits:
+    a load that takes a minute, or a driver that does not answer, would keep the process. The former also refuse
+    calls once the main thread has ended, although loops in other threads go on.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._reset()
+        os.register_at_fork(after_in_child=self._reset)  # the threads stay with the parent
+
+    def _reset(self) -> None:
+        self._changed = threading.Condition()
+        self._waiting: deque[Callable[[], object]] = deque()
+        self._threads = 0
+        self._calls = 0
+        self._numbers = itertools.count()
+
+    def start(self, call: Callable[[], object]) -> None:
+        """Run it in one of the threads, as soon as one is free."""
+        with self._changed:
+            if self._threads == self._limit:
+                self._waiting.append(call)
+                return
+            self._threads += 1
+        thread = threading.Thread(target=self._run, args=(call,), name=f"aioascend_{next(self._numbers)}", daemon=True)
+        try:
+            thread.start()
+        except BaseException:  # the process may start no more threads
+            with self._changed:
+                self._threads -= 1
+            raise
+
+    def _run(self, call: Callable[[], object] | None) -> None:
+        while call is not None:
+            call()
+            with self._changed:
+                call = self._waiting.popleft() if self._waiting else None
+                if call is None:
+                    self._threads -= 1
+
+    @contextlib.contextmanager
+    def call(self) -> Generator[None]:
+        """Around a call of the library, in whatever thread."""
+        with self._changed:
+            self._calls += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._calls -= 1
+                self._changed.notify_all()
+
+    def leave(self) -> None:
+        """Lets calls end, if they do so soon: the library would be taken down around them."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._calls == 0, PATIENCE_S)
+
+
+_threads = _Threads(32)
+atexit.register(_threads.leave)
+
+
+async def _in_thread(call: Callable[[], T]) -> T:
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def deliver(outcome: Callable[[Any], None], value: object) -> None:
+        if not future.done():  # not cancelled meanwhile
+            outcome(value)
+
+    def tell(outcome: Callable[[Any], None], value: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits any more
+            loop.call_soon_threadsafe(deliver, outcome, value)
+
+    def run() -> None:
+        try:
+            value = call()
+        except BaseException as error:
+            tell(future.set_exception, error)
+        else:
+            tell(future.set_result, value)
+
+    _threads.start(run)
+    return await future
 
 
 async def run_blocking(call: Callable[[], T], undo: Callable[[T], object] | None = None) -> T:
@@ -30,7 +123,8 @@ async def run_blocking(call: Callable[[], T], undo: Callable[[T], object] | None
     abandoned = False
 
     def in_thread() -> T:
-        value = call()
+        with _threads.call():
+            value = call()
         with lock:
             made.append(value)
             left = abandoned
@@ -41,13 +135,13 @@ async def run_blocking(call: Callable[[], T], undo: Callable[[T], object] | None
     try:
         bridge = _native.running_bridge()
         if bridge is not None and bridge.token is None:
-            return await asyncio.get_running_loop().run_in_executor(_pool, in_thread)
+            return await _in_thread(in_thread)
         return await anyio.to_thread.run_sync(in_thread, abandon_on_cancel=True)
     except BaseException:
         with lock:
             abandoned = True
             late = list(made)
         for value in late:
-            if undo is not None:
+            if undo is not None and not sys.is_finalizing():
                 threading.Thread(target=undo, args=(value,), name="aioascend-undo", daemon=True).start()
         raise

@@ -32,6 +32,7 @@ async def _watch(bridge: _native.LoopBridge) -> None:
         bridge.close()
 
 
+@trio.lowlevel.enable_ki_protection  # or Ctrl-C leaves a waiter behind, which wakes a task that does not wait
 async def wait(operation: _native.Operation) -> None:
     """Awaits a pending operation. A cancelled scope ends the wait at once and leaves the operation alone."""
     task = trio.lowlevel.current_task()

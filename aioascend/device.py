@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from aioascend import _debug
+from aioascend import _debug, _native
 from aioascend._arguments import seconds, whole
 from aioascend._backend import Backend, load_backend
 from aioascend._closing import Closing, Opening
@@ -81,6 +82,7 @@ class Device(Closing):
         self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
         self._models: weakref.WeakSet[Model] = weakref.WeakSet()
         self._closed = False
+        self._to_be_closed = True
         self._released = False
         self._release_lock = threading.Lock()
         self.index: int = opened.core.index
@@ -94,10 +96,6 @@ class Device(Closing):
     @property
     def _core(self) -> DeviceCore:
         return self._opened.core
-
-    @property
-    def _left_open(self) -> bool:
-        return not self._closed
 
     # --- streams ---
 
@@ -143,6 +141,7 @@ class Device(Closing):
 
     def _remember_stream(self, stream: Stream) -> None:
         self._streams.add(stream)
+        stream._to_be_closed = True
 
     def _forget_stream(self, stream: Stream) -> None:
         self._streams.discard(stream)
@@ -259,11 +258,14 @@ class Device(Closing):
         except BaseException:
             for stream in list(self._streams):
                 stream._destroy_when_drained()
-            threading.Thread(target=self._release, name="aioascend-release", daemon=True).start()
+            if not sys.is_finalizing():  # when no thread can be started, and nothing needs to be given back
+                threading.Thread(target=self._release, name="aioascend-release", daemon=True).start()
             raise
 
     async def _close(self) -> None:
         self._closed = True
+        if _native.forked():
+            return
         for stream in list(self._streams):
             stream._close()
         failures: list[AioascendError] = []
@@ -303,6 +305,7 @@ class DeviceContext(Opening[Device]):
         self._made_at = _debug.here()
 
     async def _open(self) -> Device:
+        _native.check_fork()
         backend = await run_blocking(lambda: load_backend(self._backend))
         opened = await run_blocking(
             lambda: Opened.acquire(backend, self._index, self._options), undo=lambda made: made.release()

@@ -90,11 +90,12 @@ class Model(_native.ModelCore, Closing):
         try:
             model._describe_for_python()
             model.stream = await device.create_stream()
-            model.stream._of_model = True
+            model.stream._to_be_closed = False  # by the model, not by its user
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await run_blocking(model._unload)
             raise
+        model._to_be_closed = True
         return model
 
     def _describe_for_python(self) -> None:
@@ -292,9 +293,14 @@ class Model(_native.ModelCore, Closing):
 
     # --- life cycle ---
 
+    def _give_back(self) -> None:
+        self.stream._destroy_when_drained()
+
     async def close(self) -> None:
         """Wait for the runs in flight, then unload (aclmdlUnload). May be called again."""
         self._close()
+        if _native.forked():
+            return
         await self.stream.close()
         await self._drained()
         await run_blocking(self._unload)

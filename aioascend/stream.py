@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from aioascend import _debug, _native
@@ -34,14 +34,9 @@ class Stream(_native.StreamCore, Closing):
     """
 
     device: Device
-    _of_model = False  # which closes it, and is warned of itself
 
     def __init__(self) -> None:
         raise TypeError("streams have no public constructor; use Device.create_stream")
-
-    @property
-    def _left_open(self) -> bool:
-        return super()._left_open and not self._of_model
 
     def execute(self, model: Model, inputs: Sequence[DeviceBuffer], outputs: Sequence[DeviceBuffer]) -> Operation:
         """Run `model` on device buffers in stream order; see `Model.execute`."""
@@ -73,6 +68,8 @@ class Stream(_native.StreamCore, Closing):
         close leaves the stream closed to submits; it is given back once it is drained.
         """
         self._close()
+        if _native.forked():
+            return
         try:
             await self._drained()
             await run_blocking(self._destroy)
@@ -82,6 +79,14 @@ class Stream(_native.StreamCore, Closing):
         finally:
             self._report_untold()
             self.device._forget_stream(self)
+
+    # Not when it is deallocated: a failure and its stream are a cycle, which is in pieces by then.
+    def __del__(self, _drop: Callable[[Closing], None] = Closing.__del__) -> None:  # type: ignore[override]
+        self._report_untold()
+        _drop(self)
+
+    def _give_back(self) -> None:
+        self._destroy_when_drained()
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else f"{self.in_flight} in flight"

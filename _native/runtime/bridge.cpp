@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "live.h"
+#include "process.h"
 #include "spinning.h"
 
 namespace aioascend {
@@ -58,12 +59,15 @@ size_t Bridge::push(TicketList tickets) {
 }
 
 void Bridge::await_pushes() const {
-    while (pushing_.load(std::memory_order_acquire) != 0) {
+    while (!forked() && pushing_.load(std::memory_order_acquire) != 0) {
         std::this_thread::yield();
     }
 }
 
 Ticket *Bridge::drain() {
+    if (forked()) {
+        return nullptr;  // the descriptor is the parent's as well, and its wake-up is not ours to take
+    }
     if (fd_ >= 0) {
         uint64_t count;
         [[maybe_unused]] const ssize_t got = ::read(fd_, &count, sizeof count);  // EAGAIN: nothing to acknowledge
@@ -75,6 +79,9 @@ Ticket *Bridge::drain() {
 }
 
 Ticket *Bridge::close() {
+    if (forked()) {
+        return nullptr;
+    }
     Ticket *head;
     {
         std::lock_guard<std::mutex> lock(mutex_);

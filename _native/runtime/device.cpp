@@ -61,9 +61,12 @@ aclError Device::open() {
 }
 
 aclError Device::close() {
+    if (forked()) {
+        return 0;
+    }
     {
         std::lock_guard<std::mutex> lock(mutex_);
-        if (closed_.exchange(true) || forked()) {
+        if (closed_.exchange(true)) {
             return 0;
         }
     }

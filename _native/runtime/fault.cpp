@@ -125,6 +125,9 @@ void Device::mark_runs_failed(const DeviceException &exception) {
 }
 
 void Device::told(const std::shared_ptr<Failure> &failure) {
+    if (forked()) {
+        return;
+    }
     const auto all = streams();
     std::lock_guard<std::mutex> failures(failure_mutex);
     if (failure->told) {

@@ -8,12 +8,16 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <mutex>
 
 #include "device.h"
 
 namespace aioascend {
 namespace {
+
+// A call of the library that takes longer is left alone: the process must end, whatever the driver does.
+constexpr auto kPatience = std::chrono::seconds(2);
 
 std::atomic<bool> g_forked{false};
 std::atomic<bool> g_shutting_down{false};
@@ -84,10 +88,11 @@ void shut_down() {
         std::lock_guard<std::mutex> lock(registry().mutex);
         open = registry().devices;
     }
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
     for (Device *device : open) {
         device->wake_waiters();
-        device->reports().stop();
-        device->worker().stop();
+        device->reports().leave(deadline);
+        device->worker().leave(deadline);
     }
 }
 

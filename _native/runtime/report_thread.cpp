@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report_thread.h"
 
-#include <pthread.h>
 #include <sys/prctl.h>
 #include <time.h>
 
@@ -9,7 +8,6 @@
 #include <chrono>
 
 #include "device.h"
-#include "live.h"
 #include "process.h"
 
 namespace aioascend {
@@ -36,21 +34,27 @@ thread_local ReportThread *t_reports = nullptr;
 
 void ReportThread::start() {
     stop_ = false;
-    thread_ = std::thread([this] { run(); });
-    pthread_setname_np(thread_.native_handle(), "aioascend-rep");
-    // The library looks a thread up by pthread_self(); native_handle() is the same value.
-    thread_id_ = static_cast<uint64_t>(thread_.native_handle());
+    thread_.start("aioascend-rep", [this] { run(); });
+    // The library looks a thread up by pthread_self(), which is the same value.
+    thread_id_ = static_cast<uint64_t>(thread_.handle());
 }
 
 void ReportThread::stop() {
+    tell_to_stop();
+    thread_.join();
+}
+
+void ReportThread::leave(std::chrono::steady_clock::time_point deadline) {
+    tell_to_stop();
+    thread_.join_until(deadline);
+}
+
+void ReportThread::tell_to_stop() {
     {
         std::lock_guard<std::mutex> lock(mutex_);
         stop_ = true;
     }
     changed_.notify_all();
-    if (thread_.joinable()) {
-        thread_.join();
-    }
 }
 
 aclError ReportThread::subscribe(aclrtStream stream) {
@@ -94,7 +98,6 @@ void ReportThread::on_report(void *data) {
 }
 
 void ReportThread::run() {
-    const Counted alive(Live::counts().threads);
     t_reports = this;
     prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);  // of 50 us, without this
     device_.api().aclrtSetCurrentContext(device_.context());

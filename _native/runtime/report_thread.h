@@ -7,10 +7,10 @@
 #include <cstdint>
 #include <deque>
 #include <mutex>
-#include <thread>
 #include <vector>
 
 #include "loader.h"
+#include "thread.h"
 
 namespace aioascend {
 
@@ -24,6 +24,7 @@ public:
 
     void start();
     void stop();  // joins
+    void leave(std::chrono::steady_clock::time_point deadline);  // the process ends: joins if it ends in time
 
     // Blocking; a worker thread with the device's context. Binds a stream's reports to this thread.
     aclError subscribe(aclrtStream stream);
@@ -38,12 +39,13 @@ public:
 
 private:
     void run();
+    void tell_to_stop();
     aclError process_reports();
     aclError process_events();
     size_t flush();  // how many operations the loop has yet to take
 
     Device &device_;
-    std::thread thread_;
+    Thread thread_;
     std::atomic<uint64_t> thread_id_{0};
     std::mutex mutex_;
     std::condition_variable changed_;

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker.h"
 
-#include <pthread.h>
-
 #include <chrono>
 
 #include "device.h"
-#include "live.h"
 
 namespace aioascend {
 namespace {
@@ -17,8 +14,7 @@ constexpr auto kSweepAfter = std::chrono::seconds(1);  // when the report thread
 
 void Worker::start() {
     stop_ = false;
-    thread_ = std::thread([this] { run(); });
-    pthread_setname_np(thread_.native_handle(), "aioascend-work");
+    thread_.start("aioascend-work", [this] { run(); });
 }
 
 void Worker::stop() {
@@ -27,9 +23,18 @@ void Worker::stop() {
         stop_ = true;
     }
     posted_.notify_all();
-    if (thread_.joinable()) {
-        thread_.join();
+    thread_.join();
+}
+
+void Worker::leave(std::chrono::steady_clock::time_point deadline) {
+    std::deque<std::function<void()>> dropped;
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        stop_ = true;
+        dropped.swap(jobs_);
     }
+    posted_.notify_all();
+    thread_.join_until(deadline);
 }
 
 void Worker::post(std::function<void()> job) {
@@ -43,7 +48,6 @@ void Worker::wake(std::shared_ptr<Stream> stream) {
 }
 
 void Worker::run() {
-    const Counted alive(Live::counts().threads);
     device_.api().aclrtSetCurrentContext(device_.context());
     std::unique_lock<std::mutex> lock(mutex_);
     while (true) {

@@ -8,7 +8,8 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <thread>
+
+#include "thread.h"
 
 namespace aioascend {
 
@@ -21,6 +22,8 @@ public:
 
     void start();
     void stop();  // runs what was posted, then joins
+    // The process ends: what was posted is not run, and what runs is waited for until then only.
+    void leave(std::chrono::steady_clock::time_point deadline);
 
     void post(std::function<void()> job);
     void wake(std::shared_ptr<Stream> stream);  // its queue can move
@@ -29,7 +32,7 @@ private:
     void run();
 
     Device &device_;
-    std::thread thread_;
+    Thread thread_;
     std::mutex mutex_;
     std::condition_variable posted_;
     std::deque<std::function<void()>> jobs_;

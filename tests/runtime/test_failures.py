@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import gc
+import sys
 from typing import Any
 
 import anyio
@@ -101,6 +103,34 @@ async def test_a_failure_nobody_awaits_goes_to_the_exception_handler(npu: aa.Dev
     assert len(reports) == 1
     assert reports[0]["exception"].code == AICORE_EXCEPTION
     assert "nobody awaited" in reports[0]["message"]
+
+
+@pytest.mark.asyncio_only
+async def test_a_failure_nobody_awaits_on_a_stream_that_is_dropped(npu: aa.Device, sim: Simulator) -> None:
+    reports: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: reports.append(context))
+    stream = await npu.create_stream()
+    sim.fail_task(stream=stream, code=AICORE_EXCEPTION)
+    failed = stream.memset(npu.empty(4, "uint8"), 1)
+    while not failed.done():
+        await anyio.lowlevel.checkpoint()
+    del stream, failed
+    with pytest.warns(ResourceWarning, match="unclosed"):
+        gc.collect()
+    assert [report["exception"].code for report in reports] == [AICORE_EXCEPTION]
+
+
+@pytest.mark.parametrize("anyio_backend", [("trio", {})], ids=["trio"])
+async def test_a_failure_nobody_awaits_goes_to_the_unraisable_hook_under_trio(
+    npu: aa.Device, sim: Simulator, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "unraisablehook", sys.__unraisablehook__)  # takes only what the interpreter makes
+    async with npu.create_stream() as stream:
+        sim.fail_task(stream=stream)
+        stream.memset(npu.empty(4, "uint8"), 1)
+    written = capfd.readouterr().err
+    assert "an operation that nobody awaited has failed" in written
+    assert "TaskError: memset #1" in written
 
 
 @pytest.mark.usefixtures("delivery")

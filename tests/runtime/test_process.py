@@ -5,40 +5,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import textwrap
 
 import pytest
 
-PROLOGUE = """
-import asyncio, gc, os, signal, sys, threading
-import numpy as np
-import aioascend as aa
-from aioascend.testing import simulator
-sim = simulator("sim")
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job may have inherited that it is ignored
-"""
-
-LOOPS = {
-    "asyncio": "run = asyncio.run",
-    "uvloop": "import uvloop; run = uvloop.run",
-    "trio": "import trio; run = trio.run",
-}
-
-
-def run_python(code: str, *, loop: str = "asyncio", returncode: int = 0, stdout: str = "") -> None:
-    if loop == "uvloop":
-        pytest.importorskip("uvloop")
-    script = PROLOGUE + LOOPS[loop] + "\n" + textwrap.dedent(code)
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-X", "faulthandler", "-c", script],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.stderr == ""
-    assert done.stdout == stdout
-    assert done.returncode == returncode
+from runtime.processes import LOOPS, run_python
 
 
 @pytest.fixture(params=list(LOOPS))
