@@ -75,14 +75,14 @@ class Machine(RuleBasedStateMachine):
     @rule(target=operations, stream=streams, place=places, value=st.integers(0, 255))
     def memset(self, stream: Handle, place: Place, value: int) -> Any:
         part, view = self.world.part(place, on_device=True)
-        if not self.world.in_order(stream, [part]):
+        if not self.world.in_order(stream, "memset", [part]):
             return NOTHING
         return self.world.submit(stream, "memset", lambda: stream.real.memset(view, value), dst=part, src=value)
 
     @rule(target=operations, stream=streams, place=places, seed=st.integers(0, 2**16))
     def copy_in(self, stream: Handle, place: Place, seed: int) -> Any:
         part, view = self.world.part(place, on_device=True)
-        if not self.world.in_order(stream, [part]):
+        if not self.world.in_order(stream, "memcpy_h2d", [part]):
             return NOTHING
         source = np.random.default_rng(seed).integers(0, 256, part.end - part.begin, "uint8")
         return self.world.submit(stream, "memcpy_h2d", lambda: stream.real.memcpy(view, source), dst=part, src=source)
@@ -90,7 +90,7 @@ class Machine(RuleBasedStateMachine):
     @rule(target=operations, stream=streams, place=places)
     def copy_out(self, stream: Handle, place: Place) -> Any:
         part, view = self.world.part(place, on_device=True)
-        if not self.world.in_order(stream, [part]):
+        if not self.world.in_order(stream, "memcpy_d2h", [part]):
             return NOTHING
         target = np.full(part.end - part.begin, UNWRITTEN, "uint8")
         return self.world.submit(stream, "memcpy_d2h", lambda: stream.real.memcpy(target, view), target, src=part)
@@ -104,9 +104,9 @@ class Machine(RuleBasedStateMachine):
         src, src_view = self.world.part((source, source_at, length))
         length = min(dst.end - dst.begin, src.end - src.begin)
         dst.end, src.end = dst.begin + length, src.begin + length
-        if not self.world.in_order(stream, [dst, src]):
-            return NOTHING
         kind = "memcpy_d2h" if to == PINNED else "memcpy_h2d" if source == PINNED else "memcpy_d2d"
+        if not self.world.in_order(stream, kind, [dst, src]):
+            return NOTHING
         return self.world.submit(
             stream, kind, lambda: stream.real.memcpy(dst_view[:length], src_view[:length]), dst=dst, src=src
         )
@@ -154,8 +154,8 @@ class Machine(RuleBasedStateMachine):
     @rule(event=events)
     def event_done(self, event: Handle) -> None:
         self.reference.advance()
-        if event.real.done() and not event.mirror.on_host:
-            assert event.mirror.outcome != "pending", "an event that is still to be recorded is called done"
+        if event.real.done() and event.mirror.outcome == "pending":
+            self.reference.is_done(event.mirror)
 
     @rule(stream=streams)
     def await_stream(self, stream: Handle) -> None:
@@ -195,8 +195,9 @@ class Machine(RuleBasedStateMachine):
         if self.lazy and any(other.fault or self.reference.untold_on(other) for other in self.reference.streams):
             return
         # Tasks of a held stream have not started, those of another one are over: either way it is known which is next.
-        if stream.mirror.fault is None and (stream.mirror.held or self.world.quiet(stream)):
-            stream.mirror.fault = [kind, nth]
+        mirror = stream.mirror
+        if mirror.fault is None and not mirror.doubts and (mirror.held or self.world.quiet(stream)):
+            mirror.fault = [kind, nth]
             self.faults += 1
             self.sim.fail_task(nth, CODES[self.faults % len(CODES)], stream=stream.real, kind=kind)
 
@@ -234,4 +235,5 @@ class Machine(RuleBasedStateMachine):
                 raise AssertionError("a refused launch did not raise")
 
     def undisturbed(self, stream: Handle) -> bool:
-        return self.world.quiet(stream) and not stream.mirror.fault and not self.reference.untold_on(stream.mirror)
+        mirror = stream.mirror
+        return self.world.quiet(stream) and not (mirror.fault or mirror.doubts or self.reference.untold_on(mirror))

@@ -70,6 +70,7 @@ class Stream:
     failures: list[Failure] = field(default_factory=list)
     order: dict[Stream, int] = field(default_factory=dict)
     fault: list[Any] | None = None  # [kind, how many of that kind until it strikes]
+    doubts: set[str] = field(default_factory=set)  # kinds that may be struck yet, nobody knows
     held: bool = False
     done: int = 0  # the host knows that the device is past this one
 
@@ -121,19 +122,28 @@ class Reference:
                     self._run(stream.pending.popleft())
                     moved = True
 
-    def pass_waits(self, last: Operation) -> None:
-        """To wait for an event that has happened is no task, so it may be over although the stream is held."""
-        pending = last.stream.pending
-        while last.outcome == "pending":
-            assert pending[0].record is not None, f"{last.name} is done, but {pending[0].name} is held"
-            assert not self._waits(pending[0])
+    def is_done(self, operation: Operation) -> None:
+        """The host says so, although the device cannot have come that far.
+
+        It can be a wait for an event that had happened, which is no task, so that a held stream does not hold it. Or it
+        was still on the host when a failure in front of it became known: then it has not been started at all.
+        """
+        pending = operation.stream.pending
+        while operation.outcome == "pending" and pending[0].record is not None and not self._waits(pending[0]):
             self._run(pending.popleft())
+        if operation.outcome == "pending":
+            assert self.reaching(operation), f"{operation.name} is done, but {pending[0].name} in front of it is not"
+            pending.remove(operation)
+            operation.on_host = True
+            self._run(operation)
 
     def _waits(self, operation: Operation) -> bool:
         return operation.record is not None and operation.record.outcome == "pending"
 
     def _run(self, operation: Operation) -> None:
         struck = not operation.on_host and self._strikes(operation)
+        if struck and self.reaching(operation):
+            operation.stream.doubts.add(operation.kind)  # it may have stayed on the host, and the fault with it
         operation.reached_by = self.reaching(operation)
         if operation.reached_by:
             operation.outcome = "dependent"
@@ -156,9 +166,10 @@ class Reference:
         if fault is None or fault[0] != operation.kind:
             return False
         fault[1] -= 1
-        if fault[1] == 0:
-            operation.stream.fault = None
-        return bool(fault[1] == 0)
+        if fault[1] > 0 and not self.reaching(operation):
+            return False
+        operation.stream.fault = None
+        return True
 
     # --- what follows ---
 
