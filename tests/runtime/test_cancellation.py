@@ -51,6 +51,24 @@ async def test_a_cancelled_copy_does_not_reach_the_array(npu: aa.Device, stream:
         assert (target == 0).all()
 
 
+@pytest.mark.asyncio_only
+async def test_gather_collects_a_cancelled_operation_like_the_others(
+    npu: aa.Device, stream: aa.Stream, sim: Simulator
+) -> None:
+    buffer = npu.empty(4, "uint8")
+    with sim.hold(stream):
+        operations = [stream.memset(buffer, value) for value in range(4)]
+        gathered = asyncio.gather(*operations, return_exceptions=True)
+        operations[1].cancel()
+        operations[2].cancel("enough")
+    with anyio.fail_after(60):
+        first, second, third, fourth = await gathered
+    assert first is fourth is None
+    assert isinstance(second, asyncio.CancelledError)
+    assert isinstance(third, asyncio.CancelledError)
+    assert third.args == ("enough",)
+
+
 async def test_cancelling_one_wait_of_an_event_leaves_the_others(
     npu: aa.Device, stream: aa.Stream, sim: Simulator
 ) -> None:

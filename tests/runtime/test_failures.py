@@ -137,6 +137,24 @@ async def test_a_refused_launch_raises_from_the_call(npu: aa.Device, stream: aa.
     await stream.memset(buffer, 2)
 
 
+async def test_an_event_whose_next_record_is_refused_is_what_it_was(
+    npu: aa.Device, stream: aa.Stream, other: aa.Stream, sim: Simulator
+) -> None:
+    buffer = npu.empty(16, "uint8")
+    await stream.memset(buffer, 0)
+    with sim.hold(stream):
+        stream.memset(buffer, 1)
+        event = stream.record()
+        sim.fail_call("aclrtRecordEvent", code=207001)
+        with pytest.raises(aa.OutOfMemoryError):
+            stream.record(event)
+        other.wait(event)
+        assert not other.query()
+        assert not event.done()
+    await event
+    await other
+
+
 async def test_a_refused_launch_from_the_host_queue_fails_its_operation(
     npu: aa.Device, stream: aa.Stream, sim: Simulator
 ) -> None:
