@@ -254,7 +254,7 @@ void Device::told(const std::shared_ptr<Failure> &failure) {
     }
     failure->told = true;
     for (const auto &stream : all) {
-        stream->close_taint(*failure);
+        stream->close_taint(failure);
     }
 }
 

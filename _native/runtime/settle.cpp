@@ -80,11 +80,14 @@ void Stream::note_drained() {
     }
 }
 
+bool Stream::large(const Ticket &ticket) const {
+    return ticket.extra && ticket.extra->copy_size > device_.options().stage_inline_bytes;
+}
+
 // Large staged copies go on into the caller's array on the worker; what comes behind one takes the same way, so that
 // operations are still resolved in stream order.
 void Stream::hand_over(Ticket *ticket) {
-    const bool large = ticket->extra && ticket->extra->copy_size > device_.options().stage_inline_bytes;
-    if (!large && finishing_ == 0) {
+    if (!large(*ticket) && finishing_ == 0) {
         device_.outbox_add(ticket);
         return;
     }
@@ -94,7 +97,9 @@ void Stream::hand_over(Ticket *ticket) {
 }
 
 void Stream::finish_on_worker(Ticket *ticket) {
-    finish_copy(*ticket);
+    if (large(*ticket)) {  // others are left to the loop, where they can still be cancelled
+        finish_copy(*ticket);
+    }
     std::lock_guard<std::mutex> settling(device_.settle_mutex);
     {
         std::lock_guard<std::mutex> lock(mutex_);
@@ -118,7 +123,9 @@ void finish_copy(Ticket &ticket) {
 void Stream::settle(Ticket &ticket) {
     if (ticket.extra && ticket.extra->source) {
         if (auto failure = ticket.extra->source->failure_at(ticket.extra->source_seq)) {
-            add_taint(failure, ticket.seq - 1, failure->told ? last_seq() : Taint::kOpen);
+            if (!tainted(*failure, ticket.seq)) {
+                add_taint(failure, ticket.seq - 1, failure->told ? last_seq() : Taint::kOpen);
+            }
         }
         ticket.extra->source.reset();
         waits_.erase(std::remove_if(waits_.begin(), waits_.end(),
@@ -168,10 +175,22 @@ void Stream::add_taint(const std::shared_ptr<Failure> &failure, uint64_t from, u
     poisoned_.store(to == Taint::kOpen, std::memory_order_release);
 }
 
-void Stream::close_taint(const Failure &failure) {
+bool Stream::tainted(const Failure &failure, uint64_t seq) const {
+    return std::any_of(taints_.begin(), taints_.end(), [&](const Taint &taint) {
+        return taint.failure.get() == &failure && taint.covers(seq);
+    });
+}
+
+void Stream::close_taint(const std::shared_ptr<Failure> &failure) {
     for (Taint &taint : taints_) {
-        if (taint.failure.get() == &failure && taint.open()) {
+        if (taint.failure == failure && taint.open()) {
             taint.to = last_seq();
+        }
+    }
+    // What stands behind a wait that nobody has settled yet is reached, too; but not what will be submitted by then.
+    for (const PendingWait &wait : waits_) {
+        if (!tainted(*failure, wait.seq) && wait.source->failure_at(wait.source_seq) == failure) {
+            add_taint(failure, wait.seq - 1, last_seq());
         }
     }
     poisoned_.store(!taints_.empty() && taints_.back().open(), std::memory_order_release);

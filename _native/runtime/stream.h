@@ -88,7 +88,7 @@ public:
     void confirm();                                  // worker: clear the library's own record of a failure
     void report_arrived(Marker *marker);
     void wake_waiters() { drained_.notify_all(); }
-    void close_taint(const Failure &failure);        // the failure has been told; failure_mutex held
+    void close_taint(const std::shared_ptr<Failure> &failure);  // it has been told; failure_mutex held
     std::shared_ptr<Failure> failure_at(uint64_t seq);  // the failure that reaches this position; failure_mutex held
     std::shared_ptr<Failure> open_failure();               // known, and nobody has been told yet
     std::shared_ptr<Failure> failure_of(uint64_t seq);     // failure_at, for those who do not hold the lock
@@ -109,12 +109,14 @@ private:
     void retire_locked(uint64_t seq);
     void hand_over(Ticket *ticket);
     void finish_on_worker(Ticket *ticket);
+    bool large(const Ticket &ticket) const;
     void give_up_oldest_marker();
     void retire_unreported(uint64_t seq, aclError code, Outcome outcome);
     bool stranded(int64_t now_ns);
     void lose_marker();
     aclError query_markers(bool &complete);
     void start_failure(Ticket *ticket, aclError code, uint32_t task, bool issued);
+    bool tainted(const Failure &failure, uint64_t seq) const;
     void add_taint(const std::shared_ptr<Failure> &failure, uint64_t from, uint64_t to);
     void wake_worker();
     void post_destroy();

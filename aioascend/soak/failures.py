@@ -25,6 +25,7 @@ class Failure:
         seq: Of the operation that failed, in its stream; None where that is not known.
         stream_id: Of that stream.
         session: That stream.
+        begun: The tick before the operation was submitted, where that is known.
         earliest: Nobody was told before this tick,
         latest: somebody was before this one.
         told_by_await: How often somebody was told,
@@ -37,6 +38,7 @@ class Failure:
         self.seq = int(found[1]) if found else None
         self.stream_id = int(found[2]) if found else error.stream
         self.session: Session | None = None
+        self.begun = 0
         self.earliest = self.latest = NEVER
         self.told_by_await = self.told_by_handler = 0
         # Streams that it reaches: everything behind this place, for all that is known and for sure.
@@ -90,7 +92,7 @@ class Failures:
         """An operation has ended with this error."""
         failure = self.of(error)
         if original(error) is error and submission.seq == failure.seq:
-            failure.session = submission.session
+            failure.session, failure.begun = submission.session, submission.before
 
     def trace(self) -> None:
         """Find out what each reaches."""
@@ -133,8 +135,10 @@ class Failures:
 
 def _follow(failure: Failure, link: Link) -> None:
     source, target, record, wait = link.source, link.target, link.record, link.wait
+    if link.tick < failure.begun:
+        return
     if record is None or wait is None:
-        if source in failure.possible or source in failure.possible_from_tick:
+        if link.tick < failure.latest and (source in failure.possible or source in failure.possible_from_tick):
             failure.possible_from_tick.setdefault(target, link.tick)
         return
     if failure.may_reach(record):

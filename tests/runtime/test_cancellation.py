@@ -52,6 +52,25 @@ async def test_a_cancelled_copy_does_not_reach_the_array(npu: aa.Device, stream:
 
 
 @pytest.mark.asyncio_only
+async def test_a_small_copy_behind_a_large_one_can_be_cancelled_as_late_as_others(
+    npu: aa.Device, stream: aa.Stream
+) -> None:
+    source = npu.empty(1 << 20, "uint8")
+    await stream.memset(source, 9)
+    large, small = np.zeros(1 << 20, "uint8"), np.zeros(64, "uint8")
+    operations = [stream.memcpy(large, source), stream.memcpy(small, source[:64])]
+    operations[1].add_done_callback(lambda _: None)  # somebody waits, so the report comes
+    while not large[-1]:  # the loop does not run meanwhile: the worker has written it
+        pass
+    assert npu.empty(3 << 20, "uint8").address  # the worker, which does one thing after the other, is through
+    operations[1].cancel()
+    await operations[0]
+    await stream
+    assert (large == 9).all()
+    assert not small.any()
+
+
+@pytest.mark.asyncio_only
 async def test_gather_collects_a_cancelled_operation_like_the_others(
     npu: aa.Device, stream: aa.Stream, sim: Simulator
 ) -> None:

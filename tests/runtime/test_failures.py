@@ -127,6 +127,28 @@ async def test_a_failure_crosses_streams_through_events(
     assert await outcome(stream.memset(buffer, 1)) is None
 
 
+@pytest.mark.usefixtures("delivery")
+async def test_what_is_submitted_behind_a_wait_after_somebody_was_told_is_fresh(
+    npu: aa.Device, stream: aa.Stream, other: aa.Stream, sim: Simulator
+) -> None:
+    async with npu.create_stream() as third:
+        buffer = npu.empty(16, "uint8")
+        for each in (stream, other, third):
+            await each.memset(buffer, 0)
+        sim.fail_task(stream=stream, code=AICORE_EXCEPTION)
+        with sim.hold(other), sim.hold(third):
+            failed = stream.memset(buffer, 1)
+            other.wait(stream.record())
+            behind = other.memset(buffer, 2)
+            third.wait(other.record())
+            further_behind = third.memset(buffer, 3)
+            assert isinstance(await outcome(failed), aa.TaskError)
+            fresh = [other.memset(buffer, 4), third.memset(buffer, 5)]
+        assert isinstance(await outcome(behind), aa.DependencyError)
+        assert isinstance(await outcome(further_behind), aa.DependencyError)
+        assert [await outcome(operation) for operation in fresh] == [None, None]
+
+
 async def test_a_refused_launch_raises_from_the_call(npu: aa.Device, stream: aa.Stream, sim: Simulator) -> None:
     buffer = npu.empty(16, "uint8")
     await stream.memset(buffer, 0)
