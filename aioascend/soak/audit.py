@@ -107,7 +107,7 @@ class _Audit:
             self._check_content(submission)
             return
         if isinstance(end, DependencyError):
-            failure = self.failures.of(end)
+            failure = self.failures.of(end, submission.after)
             if not failure.may_reach(submission):
                 self._wrong(f"{submission} is said to have run behind a failure that does not reach it: {failure}")
         elif isinstance(end, ReportLostError):
@@ -122,8 +122,8 @@ class _Audit:
     def _check_own_failure(self, submission: Submission, error: AclError) -> None:
         if error.code == LOST_CODE and self.ledger.lost:
             return
-        failure = self.failures.of(error)
-        if failure.seq != submission.seq:
+        failure = self.failures.of(error, submission.after)
+        if failure.seq != submission.seq or failure.session is not submission.session:
             self._wrong(f"{submission} raised the failure of another operation: {error}")
         if NOT_STARTED not in error.detail and not any(
             _is_task_of(record, submission) and record.code == error.code for record in self.failed
@@ -168,7 +168,9 @@ class _Audit:
         elif NOT_STARTED in error.detail:
             if error.code not in self.codes:
                 self._wrong(f"an operation was not started, which nothing explains: {failure}")
-        elif not any(record.code == error.code and record.stream_id == failure.stream_id for record in self.failed):
+        elif failure.session is None:
+            self._wrong(f"a failure is of a stream that there was not: {failure}")
+        elif not any(record.code == error.code and record.stream_id == failure.session.id for record in self.failed):
             self._wrong(f"no task has failed like this: {failure}")
 
     def _check_task(self, record: TaskRecord) -> None:

@@ -82,6 +82,7 @@ async def _new_model(lane: Lane, errand: Errand) -> None:
     if errand.fault is not None:
         lane.round.injector.refuse("aclmdlLoadFromMem", errand.fault._replace(code=207001))
     model = await lane.npu.load_model(MODEL)
+    lane.ledger.open(model.stream, tracked=False)
     try:
         await _call(lane, model, errand)
     finally:

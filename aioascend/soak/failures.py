@@ -18,26 +18,23 @@ _WHERE = re.compile(r"\w+ #(\d+) of stream (\d+)")
 
 
 class Failure:
-    """One failure, as several operations may have been told of it.
+    """One failure. Those who were told of it have exceptions that say the same; they need not be one object.
 
     Attributes:
-        error: The exception, the same object for all.
+        error: One of the exceptions.
         seq: Of the operation that failed, in its stream; None where that is not known.
-        stream_id: Of that stream.
-        session: That stream.
-        begun: The tick before the operation was submitted, where that is known.
+        session: That stream; None when it is none that the ledger knows.
+        begun: The tick before that operation was submitted, where that is known.
         earliest: Nobody was told before this tick,
         latest: somebody was before this one.
         told_by_await: How often somebody was told,
         told_by_handler: and how often an exception handler was called.
     """
 
-    def __init__(self, error: AclError) -> None:
+    def __init__(self, error: AclError, seq: int | None, session: Session | None) -> None:
         self.error = error
-        found = _WHERE.match(error.where)
-        self.seq = int(found[1]) if found else None
-        self.stream_id = int(found[2]) if found else error.stream
-        self.session: Session | None = None
+        self.seq = seq
+        self.session = session
         self.begun = 0
         self.earliest = self.latest = NEVER
         self.told_by_await = self.told_by_handler = 0
@@ -68,21 +65,32 @@ class Failures:
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._all: dict[int, Failure] = {}
+        self._all: dict[tuple[str, int, Session | None], Failure] = {}
         self._by_session: dict[Session, list[Failure]] = defaultdict(list)
+        self._sessions: dict[int, list[Session]] = defaultdict(list)
+        for session in ledger.sessions:
+            self._sessions[session.id].append(session)
         for telling in ledger.tellings:
-            failure = self.of(telling.failure)
+            failure = self.of(telling.failure, telling.latest)
             failure.earliest = min(failure.earliest, telling.earliest)
             failure.latest = min(failure.latest, telling.latest)
             failure.told_by_handler += telling.handler
             failure.told_by_await += not telling.handler
 
-    def of(self, error: AclError) -> Failure:
-        """The failure that an error comes from."""
+    def of(self, error: AclError, tick: int) -> Failure:
+        """The failure that an error comes from, which was there at this tick."""
         cause = original(error)
-        if id(cause) not in self._all:
-            self._all[id(cause)] = Failure(cause)
-        return self._all[id(cause)]
+        found = _WHERE.match(cause.where)
+        session = self._session(int(found[2]), tick) if found else None
+        key = (cause.where, cause.code, session)
+        if key not in self._all:
+            self._all[key] = Failure(cause, int(found[1]) if found else None, session)
+        return self._all[key]
+
+    def _session(self, stream_id: int, tick: int) -> Session | None:
+        """Ids are used again: the latest stream with this one."""
+        opened = [session for session in self._sessions[stream_id] if session.opened <= tick]
+        return opened[-1] if opened else None
 
     def all(self) -> Iterable[Failure]:
         """All of them."""
@@ -90,29 +98,19 @@ class Failures:
 
     def add(self, error: AclError, submission: Submission) -> None:
         """An operation has ended with this error."""
-        failure = self.of(error)
-        if original(error) is error and submission.seq == failure.seq:
-            failure.session, failure.begun = submission.session, submission.before
+        failure = self.of(error, submission.after)
+        if failure.session is submission.session and failure.seq == submission.seq:
+            failure.begun = submission.before
 
     def trace(self) -> None:
         """Find out what each reaches."""
-        by_id: dict[int, list[Session]] = defaultdict(list)
         for session in self._ledger.sessions:
             session.submissions.sort(key=lambda one: one.seq)
-            by_id[session.id].append(session)
         links = sorted(self._ledger.links, key=lambda link: link.tick)
         for failure in self._all.values():
-            if failure.seq is None:
+            if failure.seq is None or failure.session is None:
                 continue
-            # The operation may have been cancelled, or be none of ours: then any stream with the id may be meant.
-            origins = [failure.session] if failure.session else by_id[failure.stream_id or 0]
-            for session in origins:
-                failure.possible[session] = failure.seq
-            if failure.session:
-                failure.certain[failure.session] = failure.seq
-            elif len(origins) == 1:
-                failure.session = origins[0]
-                failure.certain[origins[0]] = failure.seq
+            failure.possible[failure.session] = failure.certain[failure.session] = failure.seq
             for link in links:
                 _follow(failure, link)
             for session in failure.certain:

@@ -50,6 +50,7 @@ class Session:
 
     stream: Stream
     id: int
+    opened: int
     submissions: list[Submission] = field(default_factory=list)
     tracked: bool = True
     """Whether everything on it is noted here; not so for what a call of a model submits by itself."""
@@ -195,7 +196,7 @@ class Ledger:
 
     def open(self, stream: Stream, *, tracked: bool = True) -> Session:
         """Begin to note what is submitted to a stream."""
-        session = Session(stream, stream.id, tracked=tracked)
+        session = Session(stream, stream.id, self.tick(), tracked=tracked)
         self.sessions.append(session)
         return session
 
