@@ -145,10 +145,12 @@ std::shared_ptr<Failure> Stream::failure_at(uint64_t seq) {
             return taint.failure;
         }
     }
-    // Waits that nobody has settled yet. They lead to records made before them, so this comes to an end.
+    // Waits that nobody has settled yet. They lead to records made before them, so this comes to an end. What has been
+    // told reaches no further than its taint.
     for (const PendingWait &wait : waits_) {
         if (wait.seq <= seq) {
-            if (auto failure = wait.source->failure_at(wait.source_seq)) {
+            auto failure = wait.source->failure_at(wait.source_seq);
+            if (failure && !failure->told) {
                 return failure;
             }
         }

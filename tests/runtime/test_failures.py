@@ -138,15 +138,34 @@ async def test_what_is_submitted_behind_a_wait_after_somebody_was_told_is_fresh(
         sim.fail_task(stream=stream, code=AICORE_EXCEPTION)
         with sim.hold(other), sim.hold(third):
             failed = stream.memset(buffer, 1)
-            other.wait(stream.record())
-            behind = other.memset(buffer, 2)
-            third.wait(other.record())
-            further_behind = third.memset(buffer, 3)
+            third.wait(stream.record())
+            behind = third.memset(buffer, 2)
+            other.wait(third.record())
+            further_behind = other.memset(buffer, 3)
             assert isinstance(await outcome(failed), aa.TaskError)
-            fresh = [other.memset(buffer, 4), third.memset(buffer, 5)]
+            fresh = [third.memset(buffer, 4), other.memset(buffer, 5)]
         assert isinstance(await outcome(behind), aa.DependencyError)
         assert isinstance(await outcome(further_behind), aa.DependencyError)
         assert [await outcome(operation) for operation in fresh] == [None, None]
+
+
+async def test_a_failure_behind_a_wait_for_one_that_has_been_told_is_told_itself(
+    npu: aa.Device, stream: aa.Stream, other: aa.Stream, sim: Simulator
+) -> None:
+    buffer = npu.empty(16, "uint8")
+    for each in (stream, other):
+        await each.memset(buffer, 0)
+    sim.fail_task(stream=stream, code=AICORE_EXCEPTION)
+    with sim.hold(other):
+        failed = stream.memset(buffer, 1)
+        other.wait(stream.record())
+        assert isinstance(await outcome(failed), aa.TaskError)
+        sim.fail_task(stream=other, kind="memset", code=507017)
+        failed_too, behind = other.memset(buffer, 2), other.memset(buffer, 3)
+    error = await outcome(failed_too)
+    assert error is not None
+    assert getattr(error, "code", 0) == 507017
+    assert isinstance(await outcome(behind), aa.DependencyError)
 
 
 async def test_a_refused_launch_raises_from_the_call(npu: aa.Device, stream: aa.Stream, sim: Simulator) -> None:
