@@ -39,7 +39,7 @@ class Balance:
 
     def left(self) -> list[str]:
         """What differs, in sentences. Garbage is collected first."""
-        gc.collect()
+        collect_garbage()
         _native.forget_closed_loops()
         kept = Counter({"file descriptors": descriptors()}) + _threads()
         if self._kept is None:
@@ -57,6 +57,12 @@ class Balance:
         return counts
 
 
+def collect_garbage() -> None:
+    """All of it: what goes in one pass may leave cycles that only the next one finds."""
+    while gc.collect():
+        pass
+
+
 def descriptors() -> int:
     """Open file descriptors."""
     return len(os.listdir("/proc/self/fd")) - 1  # the one that lists them
@@ -71,7 +77,7 @@ def _threads() -> Counter[str]:
 
 def resident_bytes() -> int:
     """The memory of the process that is in RAM, without garbage and without what malloc keeps for later."""
-    gc.collect()
+    collect_garbage()
     ctypes.CDLL(None).malloc_trim(0)
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 

@@ -61,7 +61,7 @@ async def _new_stream(lane: Lane, errand: Errand) -> None:
     if errand.fault is not None:
         lane.round.injector.refuse("aclrtCreateStreamWithConfig", errand.fault._replace(code=207008))
     stream = await lane.npu.create_stream()
-    home = Home(lane, lane.ledger.open(stream), lane.homes[0].model, lane.patterns)
+    home = Home(lane, stream, lane.ledger.open(stream), lane.homes[0].model, lane.patterns)
     made = [home.act(Act(what, 0, 0, errand.tag, None, None)) for what in ("write", "read")]
     if made[1] is not None and errand.tag % 2:
         await take(lane, made[1])
@@ -74,6 +74,7 @@ async def _stream_given_up(lane: Lane, errand: Errand) -> None:
     with anyio.move_on_after(0):
         await lane.npu.create_stream()
     stream = await lane.npu.create_stream()
+    lane.ledger.open(stream, tracked=False)
     stream.memset(lane.npu.empty(16, "uint8"), 0)
     del stream
 

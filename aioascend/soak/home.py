@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from aioascend import AclError, DependencyError, Model
+from aioascend import AclError, DependencyError, Model, Stream
 from aioascend._native import DeviceBuffer, Event, Operation, PinnedBuffer
 from aioascend.soak import contents
 from aioascend.soak.contents import BUFFER_BYTES, LARGE_BYTES, PATTERNS, TAGS, UNTOUCHED, Content
@@ -25,10 +25,10 @@ __all__ = ["Home"]
 class Home:
     """One stream of a lane. No two homes share a buffer, so that a buffer's contents follow from the lane's order."""
 
-    def __init__(self, lane: Lane, session: Session, model: Model, pinned: PinnedBuffer) -> None:
+    def __init__(self, lane: Lane, stream: Stream, session: Session, model: Model, pinned: PinnedBuffer) -> None:
         self.lane = lane
+        self.stream = stream
         self.session = session
-        self.stream = session.stream
         self.model = model
         self.buffers = [lane.npu.empty(BUFFER_BYTES, "uint8") for _ in range(SLOTS)]
         self.contents: list[Content | None] = [None] * SLOTS

@@ -46,14 +46,18 @@ Outcome = AclError | _Cancelled | None
 
 @dataclass(eq=False)
 class Session:
-    """A stream from its creation to its end; the ids of streams are used again."""
+    """A stream from its creation to its end; the ids of streams are used again.
 
-    stream: Stream
+    Attributes:
+        id: What the library calls it.
+        opened: The tick when it was there.
+        tracked: Whether everything on it is noted here; not so for what a call of a model submits by itself.
+    """
+
     id: int
     opened: int
+    tracked: bool
     submissions: list[Submission] = field(default_factory=list)
-    tracked: bool = True
-    """Whether everything on it is noted here; not so for what a call of a model submits by itself."""
 
 
 @dataclass(slots=True, eq=False)
@@ -196,7 +200,7 @@ class Ledger:
 
     def open(self, stream: Stream, *, tracked: bool = True) -> Session:
         """Begin to note what is submitted to a stream."""
-        session = Session(stream, stream.id, self.tick(), tracked=tracked)
+        session = Session(stream.id, self.tick(), tracked)
         self.sessions.append(session)
         return session
 

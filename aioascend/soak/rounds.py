@@ -35,6 +35,7 @@ DEVICE = 0
 UNTOLD = "an operation that nobody awaited has failed"
 
 T = TypeVar("T")
+Used = tuple[aa.Stream, Session]
 
 PROFILES = {
     "instant": "",
@@ -92,14 +93,15 @@ class Round:
 
     async def _run_lanes(self, npu: aa.Device) -> None:
         lanes = self.plan.lanes[:-THREAD_LANES]
-        sessions = [self.ledger.open(await npu.create_stream()) for _ in lanes]
+        streams = [await npu.create_stream() for _ in lanes]
+        used = [(stream, self.ledger.open(stream)) for stream in streams]
         shared = SharedModel(await npu.load_model(MODEL), self.ledger)
         patterns = await _patterns(npu)
         made = [
-            await self._lane(npu, index, (sessions[index], sessions[(index + 1) % len(sessions)]), patterns, shared)
+            await self._lane(npu, index, (used[index], used[(index + 1) % len(used)]), patterns, shared)
             for index in range(len(lanes))
         ]
-        thread = threading.Thread(target=self._run_thread, args=(sessions[0],), name="aioascend-soak")
+        thread = threading.Thread(target=self._run_thread, args=(used[0],), name="aioascend-soak")
         thread.start()
         try:
             async with anyio.create_task_group() as group:
@@ -109,10 +111,10 @@ class Round:
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(thread.join)
         async with anyio.create_task_group() as group:
-            for session in sessions:
-                group.start_soon(session.stream.close)
+            for stream in streams:
+                group.start_soon(stream.close)
 
-    def _run_thread(self, shared: Session) -> None:
+    def _run_thread(self, shared: Used) -> None:
         """A thread with a loop of its own; it opens the device for itself and shares a stream with the others."""
 
         async def main() -> None:
@@ -121,11 +123,12 @@ class Round:
                     await work(npu)
 
         async def work(npu: aa.Device) -> None:
-            session = self.ledger.open(await npu.create_stream())
+            stream = await npu.create_stream()
+            own = (stream, self.ledger.open(stream))
             patterns = await _patterns(npu)
             async with anyio.create_task_group() as group:
                 for index in range(-THREAD_LANES, 0):
-                    lane = await self._lane(npu, len(self.plan.lanes) + index, (session, shared), patterns, None)
+                    lane = await self._lane(npu, len(self.plan.lanes) + index, (own, shared), patterns, None)
                     group.start_soon(lane.run, self.plan.lanes[index])
 
         try:
@@ -137,18 +140,18 @@ class Round:
         self,
         npu: aa.Device,
         index: int,
-        sessions: tuple[Session, Session],
+        streams: tuple[Used, Used],
         patterns: PinnedBuffer,
         shared: SharedModel | None,
     ) -> Lane:
         lane = Lane(self, npu, self.ledger.place(), index, patterns, shared)
-        lane.homes = (await self._home(lane, sessions[0]), await self._home(lane, sessions[1]))
+        lane.homes = (await self._home(lane, *streams[0]), await self._home(lane, *streams[1]))
         return lane
 
-    async def _home(self, lane: Lane, session: Session) -> Home:
+    async def _home(self, lane: Lane, stream: aa.Stream, session: Session) -> Home:
         model = await lane.npu.load_model(MODEL)
         self.ledger.open(model.stream, tracked=False)
-        return Home(lane, session, model, await lane.npu.pinned(BUFFER_BYTES, "uint8"))
+        return Home(lane, stream, session, model, await lane.npu.pinned(BUFFER_BYTES, "uint8"))
 
     @contextlib.contextmanager
     def _unhandled_noted(self) -> Iterator[None]:

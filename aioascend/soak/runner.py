@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from aioascend import _native
 from aioascend.soak.audit import audit
 from aioascend.soak.balance import Balance, Growth, descriptors, resident_bytes
 from aioascend.soak.plan import Rates, plan_round
@@ -106,6 +107,7 @@ async def _soak(settings: Settings, sim: Simulator, watchdog: Watchdog, progress
             await round_.run()
         except Exception as error:
             round_.ledger.problem(f"the round ended by {error!r}")
+        _native.forget_closed_loops()  # what was submitted in the thread, and finished when its loop was gone
         failed = sim.timeline(failed=True)
         _add(result, round_, audit(round_.ledger, round_.injector, failed))
         problems = round_.ledger.problems
