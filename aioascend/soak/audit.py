@@ -11,7 +11,7 @@ from aioascend._native import Operation
 from aioascend.soak.contents import LARGE_BYTES, Content
 from aioascend.soak.failures import Failure, Failures
 from aioascend.soak.faults import LOST_CODE, Injector
-from aioascend.soak.ledger import CANCELLED, Ledger, Outcome, Submission, name_of
+from aioascend.soak.ledger import CANCELLED, Ledger, Outcome, Submission, name_of, original
 from aioascend.testing import TaskRecord
 
 __all__ = ["audit"]
@@ -106,7 +106,10 @@ class _Audit:
                 self._wrong(f"{submission} succeeded behind a failure that nobody had been told of: {failure}")
             self._check_content(submission)
             return
-        if isinstance(end, DependencyError):
+        if isinstance(end, AclError) and original(end).code == LOST_CODE:
+            if not self.ledger.lost:
+                self._wrong(f"{submission} lost a device that was there: {end}")
+        elif isinstance(end, DependencyError):
             failure = self.failures.of(end, submission.after)
             if not failure.may_reach(submission):
                 self._wrong(f"{submission} is said to have run behind a failure that does not reach it: {failure}")
@@ -120,8 +123,6 @@ class _Audit:
             self._wrong(f"{submission} ended with {end!r}, and has written to its destination all the same")
 
     def _check_own_failure(self, submission: Submission, error: AclError) -> None:
-        if error.code == LOST_CODE and self.ledger.lost:
-            return
         failure = self.failures.of(error, submission.after)
         if failure.seq != submission.seq or failure.session is not submission.session:
             self._wrong(f"{submission} raised the failure of another operation: {error}")
@@ -157,8 +158,6 @@ class _Audit:
 
     def _check_failure(self, failure: Failure) -> None:
         error = failure.error
-        if error.code == LOST_CODE and self.ledger.lost:
-            return
         if failure.told_by_handler > 1 or (failure.told_by_handler and failure.told_by_await):
             self._wrong(f"an exception handler was called with a failure that somebody had been told of: {failure}")
         if not failure.told_by_handler and not failure.told_by_await:
@@ -193,9 +192,9 @@ class _Audit:
         told = any(
             failure.session is submission.session and failure.seq == submission.seq for failure in self.failures.all()
         )
-        if not told and not any(failure.may_reach(submission) for failure in self.failures.all()):
-            if not self.ledger.lost:
-                self._wrong(f"{submission} was cancelled and has failed with {record.code}, which nobody was told")
+        covered = any(failure.may_reach(submission) for failure in self.failures.all())
+        if not told and not covered and not self.ledger.lost:
+            self._wrong(f"{submission} was cancelled and has failed with {record.code}, which nobody was told")
 
 
 def _is_task_of(record: TaskRecord, submission: Submission) -> bool:

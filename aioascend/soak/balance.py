@@ -15,11 +15,14 @@ from pathlib import Path
 from aioascend import _native
 from aioascend.testing import LIVE_OBJECTS, Simulator
 
-__all__ = ["ENOUGH_ROUNDS", "Balance", "Growth", "descriptors", "resident_bytes"]
+__all__ = ["ENOUGH_ROUNDS", "Balance", "Growth", "descriptors", "resident_bytes", "steady_malloc"]
 
 RSS_TOLERANCE = 0.02
 ENOUGH_ROUNDS = 12
 """In fewer rounds the memory has no second half to speak of."""
+
+_M_ARENA_MAX, _M_MMAP_THRESHOLD = -8, -3  # of malloc.h
+_libc = ctypes.CDLL(None)
 
 # Threads that stay for the next blocking call: of aioascend's pool, of anyio and of trio.
 POOLED = ("aioascend_", "AnyIO worker", "Trio thread", "Thread-")
@@ -75,10 +78,16 @@ def _threads() -> Counter[str]:
     return counts
 
 
+def steady_malloc() -> None:
+    """Make the memory of the process comparable: threads that come and go would leave holes in arenas of their own."""
+    for option, value in ((_M_ARENA_MAX, 1), (_M_MMAP_THRESHOLD, 64 << 10)):
+        _libc.mallopt(option, value)
+
+
 def resident_bytes() -> int:
     """The memory of the process that is in RAM, without garbage and without what malloc keeps for later."""
     collect_garbage()
-    ctypes.CDLL(None).malloc_trim(0)
+    _libc.malloc_trim(0)
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -91,4 +100,4 @@ class Growth:
         self.judged = len(samples) >= ENOUGH_ROUNDS
         # Medians: a single sample has the luck of the allocator in it.
         self.share = statistics.median(second[middle:]) / statistics.median(second[:middle]) - 1 if middle else 0.0
-        self.flat = not self.judged or abs(self.share) <= RSS_TOLERANCE
+        self.flat = not self.judged or self.share <= RSS_TOLERANCE

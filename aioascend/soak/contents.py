@@ -53,18 +53,25 @@ class Content:
     fences: tuple[Submission, ...] = ()
 
 
-@functools.cache
 def pattern(index: int) -> bytes:
     """One of PATTERNS patterns for a buffer. All are different at every place."""
-    noise = np.random.default_rng(1).integers(0, 256, BUFFER_BYTES, dtype=np.uint16)
-    return ((noise + 1 + index % PATTERNS) % 256).astype(np.uint8).tobytes()
+    return _pattern(index % PATTERNS)
 
 
 @functools.cache
+def _pattern(index: int) -> bytes:
+    noise = np.random.default_rng(1).integers(0, 256, BUFFER_BYTES, dtype=np.uint16)
+    return ((noise + index) % 256).astype(np.uint8).tobytes()
+
+
 def large(index: int) -> bytes:
     """A pattern for a large buffer."""
-    copies = LARGE_BYTES // BUFFER_BYTES
-    return pattern(index % 4) * copies
+    return _large(index % 4)
+
+
+@functools.cache
+def _large(index: int) -> bytes:
+    return _pattern(index) * (LARGE_BYTES // BUFFER_BYTES)
 
 
 @functools.cache

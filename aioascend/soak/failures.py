@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from aioascend import AclError
+from aioascend.soak.faults import LOST_CODE
 from aioascend.soak.ledger import Ledger, Link, Session, Submission, original
 
 __all__ = ["Failure", "Failures"]
@@ -71,6 +72,8 @@ class Failures:
         for session in ledger.sessions:
             self._sessions[session.id].append(session)
         for telling in ledger.tellings:
+            if telling.failure.code == LOST_CODE:
+                continue  # it has no place in a stream
             failure = self.of(telling.failure, telling.latest)
             failure.earliest = min(failure.earliest, telling.earliest)
             failure.latest = min(failure.latest, telling.latest)
@@ -98,6 +101,8 @@ class Failures:
 
     def add(self, error: AclError, submission: Submission) -> None:
         """An operation has ended with this error."""
+        if original(error).code == LOST_CODE:
+            return
         failure = self.of(error, submission.after)
         if failure.session is submission.session and failure.seq == submission.seq:
             failure.begun = submission.before

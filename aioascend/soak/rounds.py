@@ -8,6 +8,7 @@ import contextlib
 import sys
 import tempfile
 import threading
+import traceback
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -61,6 +62,7 @@ class Round:
         self.ledger = Ledger()
         self.injector = Injector(sim)
         self.heartbeat = 0
+        self._thread_ready = threading.Event()
         self.loops: list[asyncio.AbstractEventLoop] = []  # of asyncio
         self._options: dict[str, Any] = {"flight_limit": plan.flight_limit, "report_timeout": REPORT_TIMEOUT_S}
 
@@ -76,10 +78,8 @@ class Round:
         with self._unraisable_noted(), self._unhandled_noted():
             async with aa.open_device(DEVICE, backend="sim", **self._options) as npu:
                 await self._run_lanes(npu)
-                if self.ledger.lost and self.plan.number % 2:
+                if self.ledger.lost:
                     self.sim.restore_device(DEVICE)
-            if self.ledger.lost:
-                self.sim.restore_device(DEVICE)
 
     def _set_up(self) -> None:
         self.sim.reset()
@@ -103,6 +103,7 @@ class Round:
         ]
         thread = threading.Thread(target=self._run_thread, args=(used[0],), name="aioascend-soak")
         thread.start()
+        await anyio.to_thread.run_sync(self._thread_ready.wait)
         try:
             async with anyio.create_task_group() as group:
                 for lane, steps in zip(made, lanes, strict=True):
@@ -117,24 +118,28 @@ class Round:
     def _run_thread(self, shared: Used) -> None:
         """A thread with a loop of its own; it opens the device for itself and shares a stream with the others."""
 
+        async def work(npu: aa.Device) -> None:
+            stream = await npu.create_stream()
+            own = (stream, self.ledger.open(stream))
+            patterns = await _patterns(npu)
+            indices = range(len(self.plan.lanes) - THREAD_LANES, len(self.plan.lanes))
+            lanes = [await self._lane(npu, index, (own, shared), patterns, None) for index in indices]
+            self._thread_ready.set()
+            async with anyio.create_task_group() as group:
+                for lane, index in zip(lanes, indices, strict=True):
+                    group.start_soon(lane.run, self.plan.lanes[index])
+
         async def main() -> None:
             with self._unhandled_noted():
                 async with aa.open_device(DEVICE, backend="sim", **self._options) as npu:
                     await work(npu)
 
-        async def work(npu: aa.Device) -> None:
-            stream = await npu.create_stream()
-            own = (stream, self.ledger.open(stream))
-            patterns = await _patterns(npu)
-            async with anyio.create_task_group() as group:
-                for index in range(-THREAD_LANES, 0):
-                    lane = await self._lane(npu, len(self.plan.lanes) + index, (own, shared), patterns, None)
-                    group.start_soon(lane.run, self.plan.lanes[index])
-
         try:
             run_on(self.loop, main)
-        except Exception as error:
-            self.ledger.problem(f"the thread ended by {error!r}")
+        except Exception:
+            self.ledger.problem(f"the thread ended by an exception\n{traceback.format_exc()}")
+        finally:
+            self._thread_ready.set()
 
     async def _lane(
         self,

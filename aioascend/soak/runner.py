@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import hashlib
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from aioascend import _native
 from aioascend.soak.audit import audit
-from aioascend.soak.balance import Balance, Growth, descriptors, resident_bytes
+from aioascend.soak.balance import Balance, Growth, descriptors, resident_bytes, steady_malloc
 from aioascend.soak.plan import Rates, plan_round
 from aioascend.soak.rounds import Round, run_on
 from aioascend.soak.watchdog import Watchdog
@@ -86,6 +87,7 @@ def soak(settings: Settings, progress: Callable[[Result], None]) -> Result:
         AioascendError: the library in use is not the simulator.
     """
     sim = simulator("sim")
+    steady_malloc()
     with Watchdog(settings.seed) as watchdog:
         return run_on(settings.loop, lambda: _soak(settings, sim, watchdog, progress))
 
@@ -105,8 +107,8 @@ async def _soak(settings: Settings, sim: Simulator, watchdog: Watchdog, progress
         watchdog.watch(round_)
         try:
             await round_.run()
-        except Exception as error:
-            round_.ledger.problem(f"the round ended by {error!r}")
+        except Exception:
+            round_.ledger.problem(f"the round ended by an exception\n{traceback.format_exc()}")
         _native.forget_closed_loops()  # what was submitted in the thread, and finished when its loop was gone
         failed = sim.timeline(failed=True)
         _add(result, round_, audit(round_.ledger, round_.injector, failed))
