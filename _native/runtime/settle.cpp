@@ -6,6 +6,7 @@
 // (Device::note_exception); asking for the stream's state before settling makes the library hand over what it has.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "device.h"
 #include "process.h"
@@ -122,7 +123,7 @@ void finish_copy(Ticket &ticket) {
 // With the failure_mutex held.
 void Stream::settle(Ticket &ticket) {
     if (ticket.extra && ticket.extra->source) {
-        if (auto failure = ticket.extra->source->failure_at(ticket.extra->source_seq)) {
+        for (const auto &failure : ticket.extra->source->failures_at(ticket.extra->source_seq)) {
             if (!tainted(*failure, ticket.seq)) {
                 add_taint(failure, ticket.seq - 1, failure->told ? last_seq() : Taint::kOpen);
             }
@@ -139,23 +140,43 @@ void Stream::settle(Ticket &ticket) {
     }
 }
 
-std::shared_ptr<Failure> Stream::failure_at(uint64_t seq) {
+std::shared_ptr<Failure> Stream::failure_at(uint64_t seq) const {
+    const auto found = failures_at(seq);
+    return found.empty() ? nullptr : found.front();
+}
+
+// All of them: when one has been told, the others still stand. Through waits that nobody has settled yet come those
+// that nobody has been told of; what has been told reaches no further than its taint.
+std::vector<std::shared_ptr<Failure>> Stream::failures_at(uint64_t seq) const {
+    std::vector<std::shared_ptr<Failure>> found;
     for (const Taint &taint : taints_) {
         if (taint.covers(seq)) {
-            return taint.failure;
+            found.push_back(taint.failure);
         }
     }
-    // Waits that nobody has settled yet. They lead to records made before them, so this comes to an end. What has been
-    // told reaches no further than its taint.
-    for (const PendingWait &wait : waits_) {
-        if (wait.seq <= seq) {
-            auto failure = wait.source->failure_at(wait.source_seq);
-            if (failure && !failure->told) {
-                return failure;
+    if (waits_.empty()) {
+        return found;
+    }
+    // Each place is searched once: streams may wait for each other many times, and the ways to get somewhere are legion.
+    std::vector<std::pair<const Stream *, uint64_t>> places{{this, seq}};
+    for (size_t i = 0; i < places.size(); ++i) {
+        const auto [stream, until] = places[i];
+        for (auto wait = stream->waits_.rbegin(); wait != stream->waits_.rend(); ++wait) {
+            const auto searched = [&](const auto &place) {
+                return place.first == wait->source.get() && place.second >= wait->source_seq;
+            };
+            if (wait->seq > until || std::any_of(places.begin(), places.end(), searched)) {
+                continue;
+            }
+            places.emplace_back(wait->source.get(), wait->source_seq);
+            for (const Taint &taint : wait->source->taints_) {
+                if (taint.open() && taint.covers(wait->source_seq)) {
+                    found.push_back(taint.failure);
+                }
             }
         }
     }
-    return nullptr;
+    return found;
 }
 
 std::shared_ptr<Failure> Stream::failure_of(uint64_t seq) {
@@ -191,8 +212,11 @@ void Stream::close_taint(const std::shared_ptr<Failure> &failure) {
     }
     // What stands behind a wait that nobody has settled yet is reached, too; but not what will be submitted by then.
     for (const PendingWait &wait : waits_) {
-        if (!tainted(*failure, wait.seq) && wait.source->failure_at(wait.source_seq) == failure) {
-            add_taint(failure, wait.seq - 1, last_seq());
+        if (!tainted(*failure, wait.seq)) {
+            const auto reaching = wait.source->failures_at(wait.source_seq);
+            if (std::find(reaching.begin(), reaching.end(), failure) != reaching.end()) {
+                add_taint(failure, wait.seq - 1, last_seq());
+            }
         }
     }
     poisoned_.store(!taints_.empty() && taints_.back().open(), std::memory_order_release);

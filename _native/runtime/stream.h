@@ -89,7 +89,9 @@ public:
     void report_arrived(Marker *marker);
     void wake_waiters() { drained_.notify_all(); }
     void close_taint(const std::shared_ptr<Failure> &failure);  // it has been told; failure_mutex held
-    std::shared_ptr<Failure> failure_at(uint64_t seq);  // the failure that reaches this position; failure_mutex held
+    // The failures that reach this position, and the first of them; failure_mutex held.
+    std::vector<std::shared_ptr<Failure>> failures_at(uint64_t seq) const;
+    std::shared_ptr<Failure> failure_at(uint64_t seq) const;
     std::shared_ptr<Failure> open_failure();               // known, and nobody has been told yet
     std::shared_ptr<Failure> failure_of(uint64_t seq);     // failure_at, for those who do not hold the lock
 

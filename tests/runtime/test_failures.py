@@ -149,6 +149,54 @@ async def test_what_is_submitted_behind_a_wait_after_somebody_was_told_is_fresh(
         assert [await outcome(operation) for operation in fresh] == [None, None]
 
 
+async def test_streams_may_wait_for_each_other_any_number_of_times(
+    npu: aa.Device, stream: aa.Stream, other: aa.Stream, sim: Simulator
+) -> None:
+    buffer = npu.empty(16, "uint8")
+    for each in (stream, other):
+        await each.memset(buffer, 0)
+    sim.fail_task(stream=stream, kind="memset", nth=2, code=AICORE_EXCEPTION)
+    with sim.hold(stream), sim.hold(other):
+        operations = []
+        for _ in range(200):  # handing a buffer to and fro
+            operations.append(stream.memset(buffer, 1))
+            other.wait(stream.record())
+            operations.append(other.memset(buffer, 2))
+            stream.wait(other.record())
+    errors = [await outcome(operation) for operation in operations]
+    assert errors[:2] == [None, None]
+    assert isinstance(errors[2], aa.TaskError)
+    assert all(isinstance(error, aa.DependencyError) and error.__cause__ is errors[2] for error in errors[3:])
+
+
+async def test_each_of_two_failures_reaches_what_waits_for_both(
+    npu: aa.Device, stream: aa.Stream, other: aa.Stream, sim: Simulator
+) -> None:
+    async with npu.create_stream() as third:
+        buffer = npu.empty(16, "uint8")
+        for each in (stream, other, third):
+            await each.memset(buffer, 0)
+        with sim.hold(stream), sim.hold(other), sim.hold(third):
+            sim.fail_task(stream=stream, kind="memset", code=AICORE_EXCEPTION)
+            sim.fail_task(stream=other, kind="memset", code=507017)
+            one = stream.memset(buffer, 1)
+            one.add_waiter(lambda _: None)  # its report comes before the wait
+            two = other.memset(buffer, 2)
+            stream.wait(other.record())
+            third.wait(stream.record())
+            behind_both = third.memset(buffer, 3)
+            sim.release(stream)
+            assert getattr(await outcome(one), "code", 0) == AICORE_EXCEPTION
+            sim.release(other)
+            await anyio.to_thread.run_sync(sim.wait_tasks, other, 4)  # the failure has happened, and nobody was told
+            sim.release(third)
+            assert isinstance(await outcome(behind_both), aa.DependencyError)
+            behind_the_other = third.memset(buffer, 4)
+        error = await outcome(behind_the_other)
+        assert isinstance(error, aa.DependencyError)
+        assert error.__cause__ is await outcome(two)
+
+
 async def test_a_failure_behind_a_wait_for_one_that_has_been_told_is_told_itself(
     npu: aa.Device, stream: aa.Stream, other: aa.Stream, sim: Simulator
 ) -> None:
