@@ -204,19 +204,21 @@ bool Stream::tainted(const Failure &failure, uint64_t seq) const {
     });
 }
 
-void Stream::close_taint(const std::shared_ptr<Failure> &failure) {
-    for (Taint &taint : taints_) {
-        if (taint.failure == failure && taint.open()) {
-            taint.to = last_seq();
-        }
-    }
-    // What stands behind a wait that nobody has settled yet is reached, too; but not what will be submitted by then.
+void Stream::taint_behind_waits(const std::shared_ptr<Failure> &failure) {
     for (const PendingWait &wait : waits_) {
         if (!tainted(*failure, wait.seq)) {
             const auto reaching = wait.source->failures_at(wait.source_seq);
             if (std::find(reaching.begin(), reaching.end(), failure) != reaching.end()) {
-                add_taint(failure, wait.seq - 1, last_seq());
+                add_taint(failure, wait.seq - 1, Taint::kOpen);
             }
+        }
+    }
+}
+
+void Stream::close_taint(const Failure &failure) {
+    for (Taint &taint : taints_) {
+        if (taint.failure.get() == &failure && taint.open()) {
+            taint.to = last_seq();
         }
     }
     poisoned_.store(!taints_.empty() && taints_.back().open(), std::memory_order_release);

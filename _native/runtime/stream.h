@@ -88,7 +88,10 @@ public:
     void confirm();                                  // worker: clear the library's own record of a failure
     void report_arrived(Marker *marker);
     void wake_waiters() { drained_.notify_all(); }
-    void close_taint(const std::shared_ptr<Failure> &failure);  // it has been told; failure_mutex held
+    // The failure has been told: it reaches what stands behind waits that nobody has settled yet, but nothing that is
+    // submitted from here on. First the one for all streams, then the other; failure_mutex held.
+    void taint_behind_waits(const std::shared_ptr<Failure> &failure);
+    void close_taint(const Failure &failure);
     // The failures that reach this position, and the first of them; failure_mutex held.
     std::vector<std::shared_ptr<Failure>> failures_at(uint64_t seq) const;
     std::shared_ptr<Failure> failure_at(uint64_t seq) const;
