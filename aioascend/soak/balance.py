@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import os
@@ -24,8 +25,8 @@ ENOUGH_ROUNDS = 12
 _M_ARENA_MAX, _M_MMAP_THRESHOLD = -8, -3  # of malloc.h
 _libc = ctypes.CDLL(None)
 
-# Threads that stay for the next blocking call: of aioascend's pool, of anyio and of trio.
-POOLED = ("aioascend_", "AnyIO worker", "Trio thread", "Thread-")
+# Threads of pools, which stay for the next time: of aioascend, anyio, trio, and those of the simulator that compute.
+POOLS = ("aioascend_", "AnyIO worker", "Trio thread", "aclsim-")
 
 
 class Balance:
@@ -72,10 +73,14 @@ def descriptors() -> int:
 
 
 def _threads() -> Counter[str]:
-    threads = threading.enumerate()
-    counts = Counter(f"threads {one.name!r}" for one in threads if not one.name.startswith(POOLED))
-    counts["threads without Python"] = len(os.listdir("/proc/self/task")) - len(threads)
-    return counts
+    """By name: those of Python, and those that are not, whose names only the system knows."""
+    threads = {thread.native_id: thread.name for thread in threading.enumerate()}
+    for task in Path("/proc/self/task").iterdir():
+        if int(task.name) not in threads:
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+                threads[int(task.name)] = (task / "comm").read_text().strip()
+    unnamed = Path("/proc/self/comm").read_text().strip()  # about to get a name, or to end
+    return Counter(f"threads {name!r}" for name in threads.values() if name != unnamed and not name.startswith(POOLS))
 
 
 def steady_malloc() -> None:
