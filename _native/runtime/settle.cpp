@@ -280,6 +280,10 @@ void Stream::reap(uint64_t flush) {
     if (in_flight_ != 0 && device_.can().stream_query && !foreign_) {
         query(complete);
     }
+    reap_sources(flush);
+}
+
+void Stream::reap_sources(uint64_t flush) {
     std::vector<std::shared_ptr<Stream>> sources;
     {
         std::lock_guard<std::mutex> failures(device_.failure_mutex);
@@ -387,7 +391,7 @@ aclError Stream::query_markers(bool &complete) {
     return 0;
 }
 
-void Stream::sweep(int64_t now_ns) {
+void Stream::sweep(int64_t now_ns, uint64_t flush) {
     uint64_t issued;
     {
         std::lock_guard<std::mutex> lock(mutex_);
@@ -404,6 +408,7 @@ void Stream::sweep(int64_t now_ns) {
         }
         return;
     }
+    reap_sources(flush);
     device_.apply_exceptions();
     if (!complete && stranded(now_ns)) {
         abandon(0, Outcome::Lost);

@@ -80,7 +80,7 @@ public:
     // --- the device's threads ---
     void issue_queued();                    // worker: issue what fits
     void unblock();                         // worker: what it waited for may be there now
-    void sweep(int64_t now_ns);             // look for reports that never come, and for work nobody waits for
+    void sweep(int64_t now_ns, uint64_t flush);  // look for reports that never come, and for work nobody waits for
     // Report thread, once in a flush: let the library hand over failures it has noticed, here and where this waited.
     void reap(uint64_t flush);
     bool mark_failed(uint32_t task, aclError code);  // false: its ticket is not known yet, ask again
@@ -119,6 +119,7 @@ private:
     void retire_unreported(uint64_t seq, aclError code, Outcome outcome);
     bool stranded(int64_t now_ns);
     void lose_marker();
+    void reap_sources(uint64_t flush);
     aclError query_markers(bool &complete);
     void start_failure(Ticket *ticket, aclError code, uint32_t task, bool issued);
     bool tainted(const Failure &failure, uint64_t seq) const;

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import time
 from typing import Any
 
 import anyio
@@ -381,6 +382,29 @@ async def test_a_failure_crosses_streams_that_nobody_asks(
             third.wait(other.record())
             result = third.memcpy(np.zeros(16, "uint8"), second)
         assert isinstance(await outcome(result), aa.DependencyError)
+
+
+async def test_a_failure_crosses_streams_that_nobody_asks_for_a_report(
+    npu: aa.Device, stream: aa.Stream, other: aa.Stream, sim: Simulator
+) -> None:
+    sim.set_exception_delivery("lazy")
+    buffer = npu.empty(16, "uint8")
+    await other.memset(buffer, 0)
+    for _ in range(5):
+        # The runtime looks around every 100 ms; a library that was asked by nobody tells by itself 50 ms after a
+        # failure, which is then too late.
+        looked_around = time.monotonic()
+        while time.monotonic() < looked_around + 0.07:
+            await anyio.lowlevel.checkpoint()
+        sim.fail_task(stream=other, kind="memset", code=AICORE_EXCEPTION)
+        with sim.hold(other):
+            failed = other.memset(buffer, 1)
+            stream.wait(other.record())
+            behind = stream.memset(buffer, 2)
+        while not behind.done():
+            await anyio.lowlevel.checkpoint()
+        assert isinstance(await outcome(behind), aa.DependencyError)
+        assert isinstance(await outcome(failed), aa.TaskError)
 
 
 async def test_a_stream_that_waits_for_discarded_work_is_given_up(sim: Simulator, anyio_backend: object) -> None:
