@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import anyio.lowlevel
+
 from aioascend import _native
 from aioascend.soak.audit import audit
 from aioascend.soak.balance import Balance, Growth, descriptors, resident_bytes, steady_malloc
@@ -116,6 +118,8 @@ async def _soak(settings: Settings, sim: Simulator, watchdog: Watchdog, progress
         sim.reset()
         watchdog.watch(None)
         del round_
+        for _ in range(3):
+            await anyio.lowlevel.checkpoint()  # what the loop has still to call may hold something
         problems += balance.left()
         result.descriptors = descriptors()
         result.resident.append(resident_bytes())

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 
 import anyio
@@ -60,6 +61,38 @@ async def fill_queues(npu: aa.Device, streams: list[aa.Stream], model: aa.Model)
             if number == 500:  # these wait on the host for their memory, or for the worker
                 operations.append(stream.memcpy(npu.empty(large.nbytes, "uint8"), large))
     return operations
+
+
+async def test_nothing_is_left_of_a_lost_device(sim: Simulator, anyio_backend: object) -> None:
+    """Not even when errors, whose tracebacks keep what the coroutine had, and arrays over pinned memory are about."""
+
+    async def lose(npu: aa.Device) -> aa.DeviceLostError | None:
+        stream, model = await npu.create_stream(), await npu.load_model(MODEL)
+        pinned = await npu.pinned(64, "uint8")
+        array = pinned.array
+        buffer, output = npu.empty(64, "uint8"), npu.empty(64, "uint8")
+        await stream.memcpy(buffer, pinned)
+        with sim.hold(stream):
+            operation = model.execute([buffer], [output], stream=stream)
+            sim.lose_device(1)
+            try:
+                await operation
+            except aa.DeviceLostError as error:
+                assert array.nbytes == 64
+                return error
+        return None
+
+    async with aa.open_device(1, backend="sim") as npu:
+        error = await lose(npu)
+        assert error is not None
+        sim.restore_device(1)
+    del npu, error
+    gc.collect()
+    assert {what: sim.live(what) for what in ("datasets", "host_blocks", "models")} == {
+        "datasets": 0,
+        "host_blocks": 0,
+        "models": 0,
+    }
 
 
 async def test_ten_thousand_operations_end_with_the_device(sim: Simulator, anyio_backend: object) -> None:
