@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import math
-import random
+import secrets
 import sys
 from pathlib import Path
 
@@ -46,10 +47,13 @@ def main(args: argparse.Namespace) -> int:
     Raises:
         AioascendError: the library in use is not the simulator.
     """
+    if args.loop != "asyncio" and importlib.util.find_spec(args.loop) is None:
+        print(f"aioascend soak: --loop {args.loop}: it is not installed: pip install {args.loop}", file=sys.stderr)
+        return WRONG_USAGE
     if args.json is not None and (args.json.is_dir() or not args.json.parent.is_dir()):
         print(f"aioascend soak: --json {args.json}: a file in a folder that exists", file=sys.stderr)
         return WRONG_USAGE
-    seed = random.randrange(1 << 32) if args.seed is None else args.seed
+    seed = secrets.randbelow(1 << 32) if args.seed is None else args.seed
     minutes = 1.0 if args.minutes is None and args.operations is None else args.minutes
     settings = Settings(
         seed=seed,

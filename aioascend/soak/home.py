@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -77,8 +77,7 @@ class Home:
         record = source.submit("event_record", 0, lambda: source.stream.record(event))
         if record is None:
             return None
-        source._event = recorded = record.made if isinstance(record.made, Event) else None
-        assert recorded is not None
+        source._event = recorded = cast("Event", record.made)
         wait = self.submit("event_wait", 0, lambda: self.stream.wait(recorded))
         if wait is not None:
             self.lane.ledger.links.append(Link(source.session, record, self.session, wait, wait.before))

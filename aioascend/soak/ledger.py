@@ -76,8 +76,7 @@ class Read:
 
     def right(self) -> bool:
         """Whether the content has arrived."""
-        assert self.content is not None
-        return self.destination.tobytes() == self.content.data[: self.destination.nbytes]
+        return self.content is None or self.destination.tobytes() == self.content.data[: self.destination.nbytes]
 
     def untouched(self) -> bool:
         """Whether nothing has been written there."""

@@ -15,7 +15,9 @@ __all__ = ["Act", "Chain", "Errand", "Rates", "RoundPlan", "plan_round"]
 
 SLOTS = 4
 
-# What a chain is made of, and how often. A handover is five operations.
+HANDOVER = 5  # operations
+
+# What a chain is made of, and how often.
 ACTS = {"write": 20, "pinned write": 8, "fill": 14, "copy": 12, "run": 6, "read": 24, "pinned read": 4, "handover": 3}
 RARE_ACTS = ("large write", "large read", "fresh buffer")
 RARE_ACT_RATE = 0.02
@@ -40,7 +42,7 @@ FLIGHT_LIMITS = (16, 64, 512)
 
 
 class Act(NamedTuple):
-    """One call, on a slot of the lane's buffers: 5 operations for a handover, else one."""
+    """One operation on a slot of the lane's buffers, or a handover, which is several."""
 
     what: str
     slot: int
@@ -161,9 +163,10 @@ class _Lane:
     def _act(self) -> Act:
         dice = self.dice
         what = dice.choice(RARE_ACTS) if dice.random() < RARE_ACT_RATE else self._pick(ACTS)
-        self.left -= 5 if what == "handover" else 1
-        fault = self._pick_fault() if dice.random() < self.rates.faults else None
-        cancel = self._pick(CANCELS) if dice.random() < self.rates.cancellations else None
+        operations = HANDOVER if what == "handover" else 1
+        self.left -= operations
+        fault = self._pick_fault() if dice.random() < operations * self.rates.faults else None
+        cancel = self._pick(CANCELS) if dice.random() < operations * self.rates.cancellations else None
         return Act(what, dice.randrange(SLOTS), dice.randrange(SLOTS), self._next_tag(), fault, cancel)
 
     def _pick_fault(self) -> Fault:

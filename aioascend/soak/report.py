@@ -56,6 +56,7 @@ def show(result: Result) -> None:
         ("faults", f"{sum(result.faults.values())}: {_counts(result.faults)}"),
         ("cancellations", f"{sum(result.cancellations.values())}: {_counts(result.cancellations)}"),
         ("untold until closed", str(result.handler_calls)),
+        ("device lost", f"all ended within {result.loss_seconds:.2f} s" if result.loss_seconds else "never"),
         ("memory", f"{result.resident[-1] / 1e6:.1f} MB, {memory}" if result.resident else "-"),
         ("file descriptors", str(result.descriptors)),
     ]
@@ -92,6 +93,7 @@ def to_json(settings: Settings, result: Result) -> dict[str, Any]:
         "faults": dict(result.faults),
         "cancellations": dict(result.cancellations),
         "untold_until_closed": result.handler_calls,
+        "loss_seconds": round(result.loss_seconds, 3),
         "file_descriptors": result.descriptors,
         "resident_bytes": result.resident,
         "resident_growth": result.growth.share if result.growth.judged else None,

@@ -8,6 +8,7 @@ import contextlib
 import sys
 import tempfile
 import threading
+import time
 import traceback
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -53,7 +54,13 @@ def run_on(loop: str, main: Callable[[], Awaitable[T]]) -> T:
 
 
 class Round:
-    """A round in the making. `heartbeat` changes as long as something moves."""
+    """A round in the making.
+
+    Attributes:
+        heartbeat: Changes as long as something moves.
+        loops: Those of asyncio that take part.
+        loss_seconds: How long after the loss of the device all lanes had ended.
+    """
 
     def __init__(self, loop: str, plan: RoundPlan, sim: Simulator) -> None:
         self.loop = loop
@@ -62,13 +69,16 @@ class Round:
         self.ledger = Ledger()
         self.injector = Injector(sim)
         self.heartbeat = 0
+        self.loss_seconds = 0.0
+        self._lost_at = 0.0
         self._thread_ready = threading.Event()
-        self.loops: list[asyncio.AbstractEventLoop] = []  # of asyncio
+        self.loops: list[asyncio.AbstractEventLoop] = []
         self._options: dict[str, Any] = {"flight_limit": plan.flight_limit, "report_timeout": REPORT_TIMEOUT_S}
 
     def lose_device(self) -> None:
         """From here on everything on the device fails."""
         self.ledger.lost = True
+        self._lost_at = time.monotonic()
         self.injector.injected["lost device"] += 1
         self.sim.lose_device(DEVICE, LOST_CODE)
 
@@ -111,6 +121,8 @@ class Round:
         finally:
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(thread.join)
+        if self.ledger.lost:
+            self.loss_seconds = time.monotonic() - self._lost_at
         async with anyio.create_task_group() as group:
             for stream in streams:
                 group.start_soon(stream.close)

@@ -60,6 +60,8 @@ class Result:
         plan: A digest of what was planned; equal for equal plans.
         ends: What became of the operations, by class of the error.
         awaits: What the awaits ended with.
+        handler_calls: Failures that were told to an exception handler, as nobody awaited them.
+        loss_seconds: How long it took at most, after the device was lost, until everybody knew.
         resident: Bytes in RAM after each round.
     """
 
@@ -72,6 +74,7 @@ class Result:
     faults: Counter[str] = field(default_factory=Counter)
     cancellations: Counter[str] = field(default_factory=Counter)
     handler_calls: int = 0
+    loss_seconds: float = 0.0
     descriptors: int = 0
     resident: list[int] = field(default_factory=list)
     problem: Problem | None = None
@@ -140,6 +143,7 @@ def _add(result: Result, done: Round, ends: Counter[str]) -> None:
     result.ends += ends
     result.faults += done.injector.injected
     result.handler_calls += sum(telling.handler for telling in done.ledger.tellings)
+    result.loss_seconds = max(result.loss_seconds, done.loss_seconds)
     for place in done.ledger.places.values():
         result.operations += place.operations
         result.awaits += place.outcomes

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Watchdog"]
 
-PATIENCE_S = 6.0
+PATIENCE_S = 60.0
 SPARE_S = 10.0  # for when the interpreter itself is stuck
 FAILED = 1
 
@@ -27,9 +27,9 @@ FAILED = 1
 class Watchdog:
     """A thread that watches the heartbeat of a round."""
 
-    def __init__(self, seed: int, patience: float = PATIENCE_S) -> None:
+    def __init__(self, seed: int) -> None:
         self._seed = seed
-        self._patience = patience
+        self._patience = PATIENCE_S
         self._round: Round | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="aioascend-watch", daemon=True)

@@ -19,7 +19,10 @@ pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
 STREAMS = 8
 OPERATIONS = 10_000
-MODEL = b'[[inputs]]\nname = "x"\ndtype = "uint8"\nshape = [64]\n[[outputs]]\nname = "y"\ndtype = "uint8"\nshape = [64]\n'
+MODEL = b"""
+inputs = [{name = "x", dtype = "uint8", shape = [64]}]
+outputs = [{name = "y", dtype = "uint8", shape = [64]}]
+"""
 
 
 class Outcomes:
