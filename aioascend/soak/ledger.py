@@ -20,7 +20,6 @@ __all__ = [
     "CANCELLED",
     "Ledger",
     "Link",
-    "Outcome",
     "Place",
     "Read",
     "Refusal",
