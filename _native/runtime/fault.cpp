@@ -135,6 +135,9 @@ void Device::told(const std::shared_ptr<Failure> &failure) {
     }
     failure->told = true;
     for (const auto &stream : all) {
+        stream->taint_behind_waits(failure);
+    }
+    for (const auto &stream : all) {
         stream->close_taint(*failure);
     }
 }
@@ -172,7 +175,7 @@ void Device::sweep(int64_t at_most_every_ns) {
     apply_exceptions();
     for (const auto &stream : streams()) {
         if (fault_ == 0) {
-            stream->sweep(now);
+            stream->sweep(now, next_flush());  // each asks anew: the device goes on meanwhile
         }
     }
     if (fault_ != 0) {

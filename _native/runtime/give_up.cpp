@@ -224,7 +224,7 @@ aclError Stream::query_markers(bool &complete) {
     return 0;
 }
 
-void Stream::sweep(int64_t now_ns) {
+void Stream::sweep(int64_t now_ns, uint64_t flush) {
     uint64_t issued;
     {
         std::lock_guard<std::mutex> lock(mutex_);
@@ -243,6 +243,7 @@ void Stream::sweep(int64_t now_ns) {
         }
         return;
     }
+    reap_sources(flush);
     device_.apply_exceptions();
     if (!complete && stranded(now_ns)) {
         abandon(new_failure(device_, 0, id_), Outcome::Lost);
@@ -250,6 +251,9 @@ void Stream::sweep(int64_t now_ns) {
         return;
     }
     std::lock_guard<std::mutex> lock(mutex_);
+    if (aborting_) {
+        return;  // it is idle because everything has been discarded
+    }
     if (foreign_ && markers_.empty() && in_flight_ != 0) {
         launch_marker();  // the only way to learn how far it is
     } else if (!complete) {
