@@ -26,7 +26,7 @@ std::vector<std::shared_ptr<Failure>> Stream::failures_at(uint64_t seq) const {
     if (waits_.empty()) {
         return found;
     }
-    // Each place is searched once: streams may wait for each other many times, and the ways to get somewhere are legion.
+    // Each place is searched once: streams may wait for each other many times, and there are endless ways round.
     std::vector<std::pair<const Stream *, uint64_t>> places{{this, seq}};
     for (size_t i = 0; i < places.size(); ++i) {
         const auto [stream, until] = places[i];
@@ -39,7 +39,7 @@ std::vector<std::shared_ptr<Failure>> Stream::failures_at(uint64_t seq) const {
             }
             places.emplace_back(wait->source.get(), wait->source_seq);
             for (const Taint &taint : wait->source->taints_) {
-                if (taint.open() && taint.covers(wait->source_seq)) {
+                if (taint.open() && !taint.failure->told && taint.covers(wait->source_seq)) {
                     found.push_back(taint.failure);
                 }
             }

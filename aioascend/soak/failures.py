@@ -118,8 +118,21 @@ class Failures:
             failure.possible[failure.session] = failure.certain[failure.session] = failure.seq
             for link in links:
                 _follow(failure, link)
+        for link in links:
+            self._follow_for_sure(link)
+        for failure in self._all.values():
             for session in failure.certain:
                 self._by_session[session].append(failure)
+
+    def _follow_for_sure(self, link: Link) -> None:
+        record, wait = link.record, link.wait
+        if record is None or wait is None or not wait.seq:
+            return
+        # With several failures about, the record or the wait may have been kept back on account of another one.
+        reaching = [failure for failure in self._all.values() if failure.may_reach(record) or failure.may_reach(wait)]
+        if len(reaching) == 1 and reaching[0].must_reach(record):
+            certain = reaching[0].certain
+            certain[link.target] = min(certain.get(link.target, NEVER), wait.seq - 1)
 
     def certain(self, submission: Submission) -> Iterator[Failure]:
         """Those that an operation is behind for sure, and nobody had been told of when it was submitted."""
@@ -146,5 +159,3 @@ def _follow(failure: Failure, link: Link) -> None:
         return
     if failure.may_reach(record):
         failure.possible[target] = min(failure.possible.get(target, NEVER), wait.seq - 1)
-    if failure.must_reach(record) and wait.seq:
-        failure.certain[target] = min(failure.certain.get(target, NEVER), wait.seq - 1)
