@@ -79,7 +79,6 @@ cdef Event new_event(DeviceCore core, bint timing):
     cdef Event event = Event.__new__(Event)
     event.core = core
     event.timing = timing
-    event.handle = new_handle(core, timing)
     return event
 
 

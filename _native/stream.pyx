@@ -226,15 +226,18 @@ cdef class StreamCore:
             raise ValueError("this event was made without timing; record a new one with timing=True")
         elif event.core is not self.core:
             raise ValueError(f"the event belongs to device {event.core.index}, the stream to device {self.core.index}")
-        else:
-            # A point of its own: what was queued for the old one, even on the host, goes on meaning that.
-            event.handle = new_handle(self.core, event.timing)
+        # A point of its own: what was queued for an old one, even on the host, goes on meaning that.
+        cdef EventHandle handle = new_handle(self.core, event.timing)
         cdef rt.Command command
         command.kind = rt.Kind.Record
-        command.subject = event.handle.event
+        command.subject = handle.event
         cdef Operation operation = self.new_operation()
-        operation.keep = event.handle
-        event.operation = self.submit(operation, command)
+        operation.keep = handle
+        self.submit(operation, command)  # may refuse, and then the event is what it was
+        # The old ones go when all three are in place: their end gives up the GIL, and others may look at the event.
+        before = (event.handle, event.operation)
+        event.handle = handle
+        event.operation = operation
         event.stream = self.stream
         return event
 
