@@ -54,6 +54,8 @@ cdef class DeviceCore:
         cdef int code
         with nogil:
             code = self.device.close()
+        if self.device.ended():
+            self.kept.clear()  # it has been reset, and a way from there back to this object would never be collected
         if code != 0:
             raise self.error(code, "aclrtResetDevice")
 

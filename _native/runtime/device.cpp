@@ -252,10 +252,13 @@ void Device::told(const std::shared_ptr<Failure> &failure) {
     if (failure->told) {
         return;
     }
-    failure->told = true;
+    for (const auto &stream : all) {
+        stream->taint_behind_waits(failure);
+    }
     for (const auto &stream : all) {
         stream->close_taint(*failure);
     }
+    failure->told = true;
 }
 
 void Device::note_exception(uint32_t stream_id, uint32_t task_id, aclError code) {

@@ -183,7 +183,7 @@ void ReportThread::sweep() {
         if (device_.fault() != 0) {
             stream->abandon(device_.fault(), Outcome::Failed);
         } else {
-            stream->sweep(last_sweep_ns_);
+            stream->sweep(last_sweep_ns_, ++flush_);  // each asks anew: the device goes on meanwhile
         }
     }
     device_.outbox_send();

@@ -80,7 +80,7 @@ public:
     // --- the device's threads ---
     void issue_queued();                    // worker: issue what fits
     void unblock();                         // worker: what it waited for may be there now
-    void sweep(int64_t now_ns);             // look for reports that never come, and for work nobody waits for
+    void sweep(int64_t now_ns, uint64_t flush);  // look for reports that never come, and for work nobody waits for
     // Report thread, once in a flush: let the library hand over failures it has noticed, here and where this waited.
     void reap(uint64_t flush);
     bool mark_failed(uint32_t task, aclError code);  // false: its ticket is not known yet, ask again
@@ -88,8 +88,13 @@ public:
     void confirm();                                  // worker: clear the library's own record of a failure
     void report_arrived(Marker *marker);
     void wake_waiters() { drained_.notify_all(); }
-    void close_taint(const Failure &failure);        // the failure has been told; failure_mutex held
-    std::shared_ptr<Failure> failure_at(uint64_t seq);  // the failure that reaches this position; failure_mutex held
+    // The failure has been told: it reaches what stands behind waits that nobody has settled yet, but nothing that is
+    // submitted from here on. First the one for all streams, then the other; failure_mutex held.
+    void taint_behind_waits(const std::shared_ptr<Failure> &failure);
+    void close_taint(const Failure &failure);
+    // The failures that reach this position, and the first of them; failure_mutex held.
+    std::vector<std::shared_ptr<Failure>> failures_at(uint64_t seq) const;
+    std::shared_ptr<Failure> failure_at(uint64_t seq) const;
     std::shared_ptr<Failure> open_failure();               // known, and nobody has been told yet
     std::shared_ptr<Failure> failure_of(uint64_t seq);     // failure_at, for those who do not hold the lock
 
@@ -109,12 +114,15 @@ private:
     void retire_locked(uint64_t seq);
     void hand_over(Ticket *ticket);
     void finish_on_worker(Ticket *ticket);
+    bool large(const Ticket &ticket) const;
     void give_up_oldest_marker();
     void retire_unreported(uint64_t seq, aclError code, Outcome outcome);
     bool stranded(int64_t now_ns);
     void lose_marker();
+    void reap_sources(uint64_t flush);
     aclError query_markers(bool &complete);
     void start_failure(Ticket *ticket, aclError code, uint32_t task, bool issued);
+    bool tainted(const Failure &failure, uint64_t seq) const;
     void add_taint(const std::shared_ptr<Failure> &failure, uint64_t from, uint64_t to);
     void wake_worker();
     void post_destroy();
