@@ -26,7 +26,7 @@ std::vector<std::shared_ptr<Failure>> Stream::failures_at(uint64_t seq) const {
     if (waits_.empty()) {
         return found;
     }
-    // Each place is searched once: streams may wait for each other many times, and the ways to get somewhere are legion.
+    // Each place is searched once: streams may wait for each other many times, and there are endless ways round.
     std::vector<std::pair<const Stream *, uint64_t>> places{{this, seq}};
     for (size_t i = 0; i < places.size(); ++i) {
         const auto [stream, until] = places[i];

@@ -166,8 +166,8 @@ bool Stream::mark_failed(uint32_t task, aclError code) {
         start_failure(nullptr, code, task, true);
         return true;
     }
-    // The exact id first: where ids have fewer than 32 bits, comparing them goes wrong when they wrap around. A task of an
-    // operation that has been retired already, as the library told too late, is none of the next one in flight.
+    // The exact id first: where ids have fewer than 32 bits, comparing them goes wrong when they wrap around. A task
+    // of an operation that is retired already, as the library told too late, is none of the next one in flight.
     for (const bool exact : {true, false}) {
         if (!exact && at_or_before(task, retired_task_)) {
             break;
