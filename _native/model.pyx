@@ -49,7 +49,7 @@ cdef class ModelCore:
         self.core = core
         self._label = label
         if isinstance(source, str):
-            path = source.encode()
+            path = os.fsencode(source)
             with nogil:
                 code = device.load_model(path, id)
             call = "aclmdlLoadFromFile"
@@ -125,11 +125,11 @@ cdef class ModelCore:
         if code != 0:
             raise self.core.error(code, f"{where.decode()}({self._label})")
         self._inputs = [
-            (entry.name.decode(), tuple(entry.shape), <int>entry.dtype, <int>entry.format, entry.bytes)
+            (entry.name.decode(errors="backslashreplace"), tuple(entry.shape), <int>entry.dtype, <int>entry.format, entry.bytes)
             for entry in description.inputs
         ]
         self._outputs = [
-            (entry.name.decode(), tuple(entry.shape), <int>entry.dtype, entry.bytes) for entry in description.outputs
+            (entry.name.decode(errors="backslashreplace"), tuple(entry.shape), <int>entry.dtype, entry.bytes) for entry in description.outputs
         ]
         for index, entry in enumerate(self._inputs):
             if entry[0] == GEAR_INPUT:
@@ -239,6 +239,11 @@ cdef class Run:
 
     def submit(self, stream: StreamCore) -> Operation:
         """Submit it to a stream (aclmdlExecuteAsync)."""
+        if stream.core is not self.model.core:
+            raise ValueError(
+                f"model {self.model._label} is loaded on device {self.model.core.index}, the stream belongs to device "
+                f"{stream.core.index}; load it there, too"
+            )
         return submit_execution(stream, self.model, self)
 
     def execute_now(self) -> None:

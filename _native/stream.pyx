@@ -70,7 +70,7 @@ cdef class StreamCore:
         with nogil:
             code = core.device.wrap_stream(<rt.aclrtStream>address, self.stream)
         if code != 0:
-            raise core.error(code, "aclrtCreateStream")
+            raise core.error(code, "wrap_stream")
 
     def _destroy(self) -> None:
         cdef int code
@@ -137,8 +137,8 @@ cdef class StreamCore:
 
         Raises:
             TypeError: an argument has no buffer.
-            ValueError: the sizes in bytes differ, one is not contiguous, `dst` is read-only, both are host memory, or
-                one lies on another device.
+            ValueError: the sizes in bytes differ, one is not contiguous, `dst` is read-only, both are host memory, one
+                lies on another device, or they overlap.
             RuntimeClosedError: the stream is closed.
             AclError: the library refused the copy.
         """
@@ -153,6 +153,7 @@ cdef class StreamCore:
             )
         if to.where != ON_DEVICE and source.where != ON_DEVICE:
             raise ValueError("dst and src are both host memory; copy them with numpy, or give a DeviceBuffer")
+        check_apart(to, source)
         cdef rt.Command command
         cdef Block stage = None
         command.kind = rt.Kind.Memcpy
@@ -195,7 +196,7 @@ cdef class StreamCore:
         """
         self.check_usable()
         cdef int overflow
-        cdef long byte = PyLong_AsLongAndOverflow(value if type(value) is int else operator.index(value), &overflow)
+        cdef long byte = PyLong_AsLongAndOverflow(value if type(value) is int else as_integer(value), &overflow)
         if not isinstance(dst, DeviceBuffer):
             raise TypeError(f"memset sets device memory: dst must be a DeviceBuffer, not {type(dst).__name__}")
         if overflow or not 0 <= byte <= 255:

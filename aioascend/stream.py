@@ -40,6 +40,8 @@ class Stream(_native.StreamCore, Closing):
 
     def execute(self, model: Model, inputs: Sequence[DeviceBuffer], outputs: Sequence[DeviceBuffer]) -> Operation:
         """Run `model` on device buffers in stream order; see `Model.execute`."""
+        if not isinstance(model, _native.ModelCore):
+            raise TypeError(f"execute runs a Model, which Device.load_model returns, not {model!r}")
         return model.execute(inputs, outputs, stream=self)
 
     async def abort(self) -> bool:

@@ -22,7 +22,7 @@ LAYERS = [
     {"_error_table", "_interpreter"},
     {"errors", "_trio", "_debug"},
     {"_native"},
-    {"_threads", "_closing", "_backend", "tensors", "debug"},
+    {"_arguments", "_threads", "_closing", "_backend", "tensors", "debug"},
     {"_opened"},
     {"stream", "health"},
     {"model"},

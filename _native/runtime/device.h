@@ -114,6 +114,7 @@ public:
     // Guards the taints of all streams: a failure crosses streams, so one lock for all of them. Under it nothing is
     // taken but the locks of queues.
     std::mutex failure_mutex;
+    bool has_failed = false;  // there has been a failure: only then is there a reason to look what it reaches
     // Held by whoever settles tickets, so that they are delivered in order.
     std::mutex settle_mutex;
     uint64_t next_flush() { return ++flushes_; }  // settle_mutex held

@@ -134,10 +134,10 @@ void Device::told(const std::shared_ptr<Failure> &failure) {
         return;
     }
     for (const auto &stream : all) {
-        stream->taint_behind_waits(failure);
+        stream->carry_over(failure);
     }
     for (const auto &stream : all) {
-        stream->close_taint(*failure);
+        stream->end_taint(*failure);
     }
     failure->told = true;
 }

@@ -118,11 +118,7 @@ void finish_copy(Ticket &ticket) {
 // With the failure_mutex held.
 void Stream::settle(Ticket &ticket) {
     if (ticket.extra && ticket.extra->source) {
-        for (const auto &failure : ticket.extra->source->failures_at(ticket.extra->source_seq)) {
-            if (!tainted(*failure, ticket.seq)) {
-                add_taint(failure, ticket.seq - 1, failure->told ? last_seq() : Taint::kOpen);
-            }
-        }
+        take_failures(ticket.seq, *ticket.extra->source, ticket.extra->source_seq);
         ticket.extra->source.reset();
         waits_.erase(std::remove_if(waits_.begin(), waits_.end(),
                                     [&](const PendingWait &wait) { return wait.seq <= ticket.seq; }),
@@ -214,12 +210,12 @@ void Stream::reap(uint64_t flush) {
         return;
     }
     reaped_ = flush;
+    reap_sources(flush);  // first: what failed there is the cause of what may have failed here
     bool complete;
     // Not a stream of somebody else: it may be captured, which a query would spoil.
     if (in_flight_ != 0 && device_.can().stream_query && !foreign_) {
         query(complete);
     }
-    reap_sources(flush);
 }
 
 void Stream::reap_sources(uint64_t flush) {

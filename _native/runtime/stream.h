@@ -102,17 +102,15 @@ public:
     void confirm();                                  // worker: clear the library's own record of a failure
     void report_arrived(Marker *marker);
     void wake_waiters();
-    // The failure has been told: it reaches what stands behind waits that nobody has settled yet, but nothing that is
-    // submitted from here on. First the one for all streams, then the other; failure_mutex held.
-    void taint_behind_waits(const std::shared_ptr<Failure> &failure);
-    void close_taint(const Failure &failure);
-    // The failures that reach this position, and the first of them; failure_mutex held.
-    std::vector<std::shared_ptr<Failure>> failures_at(uint64_t seq) const;
-    std::shared_ptr<Failure> failure_at(uint64_t seq) const;
+    // Somebody is being told of the failure: first on all streams the one, then the other; failure_mutex held.
+    void carry_over(const std::shared_ptr<Failure> &failure);
+    void end_taint(const Failure &failure);
+    std::shared_ptr<Failure> failure_at(uint64_t seq);  // the failure that reaches this position; failure_mutex held
     std::shared_ptr<Failure> open_failure();               // known, and nobody has been told yet
     std::shared_ptr<Failure> failure_of(uint64_t seq);     // failure_at, for those who do not hold the lock
 
 private:
+    friend class Reach;
     friend int arm_and_submit(Stream &, Ticket &, Stream &, Ticket &, const Command &);
     struct Queued {
         Ticket *ticket;
@@ -145,8 +143,9 @@ private:
     Ticket *first_run(bool &only);
     void start_failure(Ticket *ticket, uint64_t behind, aclError code, uint32_t task, bool issued);
     void reap_sources(uint64_t flush);
-    bool tainted(const Failure &failure, uint64_t seq) const;
     void add_taint(const std::shared_ptr<Failure> &failure, uint64_t from, uint64_t to);
+    void note_open_taints();
+    void take_failures(uint64_t seq, Stream &source, uint64_t source_seq);
     void wake_worker();
     void post_destroy();
     void note_drained();
@@ -171,7 +170,7 @@ private:
     mutable std::atomic<uint32_t> runner_{0};  // the thread that submitted the newest run of a model
     uint64_t reaped_ = 0;                // the latest flush that did; settle_mutex
     int64_t stranded_since_ns_ = 0;      // since when it waits for something that was given up
-    std::atomic<bool> poisoned_{false};  // the newest taint is open
+    std::atomic<bool> poisoned_{false};  // a taint is open
     std::atomic<size_t> in_flight_{0};   // written under mutex_
     std::atomic<uint64_t> last_seq_{0};
     std::atomic<uint64_t> issued_seq_{0};   // written under mutex_

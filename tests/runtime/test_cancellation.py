@@ -173,3 +173,18 @@ async def test_references_are_dropped_with_the_report(npu: aa.Device, stream: aa
     assert gone() is not None
     await operation
     assert gone() is None
+
+
+@pytest.mark.asyncio_only
+async def test_gather_takes_cancelled_operations(npu: aa.Device, stream: aa.Stream, sim: Simulator) -> None:
+    buffer = npu.empty(4, "uint8")
+    with sim.hold(stream):
+        operations = [stream.memset(buffer, value) for value in range(3)]
+        gathered = asyncio.gather(*operations, return_exceptions=True)
+        operations[0].cancel()
+        operations[1].cancel("no longer needed")
+    results = await gathered
+    assert [type(result) for result in results] == [asyncio.CancelledError, asyncio.CancelledError, type(None)]
+    assert str(results[1]) == "no longer needed"
+    again = await asyncio.gather(*operations, return_exceptions=True)
+    assert [type(result) for result in again] == [type(result) for result in results]
