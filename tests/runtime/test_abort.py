@@ -205,7 +205,7 @@ async def test_submits_and_aborts_at_once(npu: aa.Device, stream: aa.Stream, sim
     await stream.memset(buffer, 1)
 
 
-async def test_what_an_abort_discards_is_never_taken_for_done(npu: aa.Device, stream: aa.Stream, sim: Simulator) -> None:
+async def test_what_an_abort_discards_is_not_taken_for_done(npu: aa.Device, stream: aa.Stream, sim: Simulator) -> None:
     """While the call goes on the stream may be idle already, as the sweep sees, which comes every 100 ms."""
     buffer = npu.empty(16, "uint8")
     await held_stream(stream, sim, buffer)
