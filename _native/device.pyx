@@ -165,6 +165,10 @@ cdef class DeviceCore:
         check_fork()
         if self.device.fault() != 0:
             raise out_of_service(self, "this call")
+        return self.check_not_closed()
+
+    cdef int check_not_closed(self) except -1:
+        check_fork()
         if self.device.closed():
             raise _errors.RuntimeClosedError(f"device {self.index} is closed")
         return 0

@@ -64,7 +64,7 @@ cdef class Event:
         """
         cdef float milliseconds = 0
         cdef int code
-        self.core.check_open()
+        self.core.check_not_closed()
         if not self.timing or not start.timing:
             raise ValueError("elapsed time needs two events recorded with timing=True")
         if start.core is not self.core:

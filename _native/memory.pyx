@@ -264,7 +264,7 @@ cdef class DeviceBuffer(Buffer):
             OutOfMemoryError: it could not be allocated (aclrtMalloc).
             RuntimeClosedError: the device is closed, and its memory freed.
         """
-        self.core.check_open()
+        self.core.check_not_closed()
         return buffer_address(self)
 
 

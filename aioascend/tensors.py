@@ -6,6 +6,7 @@ from __future__ import annotations
 import numbers
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -131,13 +132,15 @@ def _has_buffer(value: object) -> bool:
 def _converted(value: object, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Lists and numbers as an array. Digits may be lost, but 1.5 is no integer, 300 no byte, and 1e300 no float32."""
     given = np.asarray(value)
-    if given.dtype.kind in "SUMm" or not all(isinstance(item, numbers.Number) for item in _objects_in(given)):
+    is_complex = dtype.kind == "c"
+    kinds = (numbers.Complex, Decimal) if is_complex else (numbers.Real, Decimal)
+    if given.dtype.kind in "SUMm" or not all(isinstance(item, kinds) for item in _objects_in(given)):
         raise TypeError(f"it holds something else than numbers: {_shortened(value)}")
-    if given.dtype.kind == "c" and dtype.kind != "c":
+    if given.dtype.kind == "c" and not is_complex:
         raise TypeError(f"it holds complex numbers: {_shortened(value)}")
     whole = dtype.kind in "biu"
-    if given.dtype.kind == "O" and not whole:
-        given = given.astype(np.float64)  # fractions and the like, which not every dtype takes
+    if given.dtype.kind == "O" and not whole:  # fractions and the like, which not every dtype takes
+        given = given.astype(np.complex128 if is_complex else np.float64)
     with np.errstate(all="ignore"):  # looked at below
         array = given.astype(dtype)
         lost = given != array if whole else np.isfinite(given.astype(np.complex128)) & ~np.isfinite(array)

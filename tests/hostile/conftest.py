@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import gc
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -10,6 +11,15 @@ import aioascend as aa
 from aioascend.testing import Simulator
 from hostile.scene import COPY, Scene
 from runtime.conftest import npu, other, sim, stream  # noqa: F401 - fixtures; `sim` is the balance check
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_collections() -> Iterator[None]:
+    """What is there before a module's first test stays: the collection that each test ends with need not look at it."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture

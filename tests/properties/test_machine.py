@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import Phase, settings
-from hypothesis.errors import FlakyFailure
+from hypothesis.errors import Flaky
 from hypothesis.stateful import run_state_machine_as_test
 
 from properties.machine import Machine
@@ -56,5 +56,5 @@ WRONG = [ForgetsWhatRanBehind, ForgetsOtherStreams, ForgetsThatSomebodyWasTold, 
 def test_a_wrong_reference_is_found_out(wrong: type[Reference]) -> None:
     machine = type("WrongMachine", (Machine,), {"reference_type": wrong})
     enough = settings(settings(), max_examples=3000, phases=[Phase.generate])
-    with pytest.raises((AssertionError, FlakyFailure)):  # the latter: found, but another time the device was quicker
+    with pytest.raises((AssertionError, Flaky)):  # the latter: found, but another time the device was quicker
         run_state_machine_as_test(machine, settings=enough)
