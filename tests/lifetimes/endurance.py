@@ -27,7 +27,8 @@ EXIT_CODES = {"return": 0, "exception": 1}  # of the way "exit"; 3 otherwise
 TRACE = r"Traceback .*\n(  .*\n)*"
 ON_PURPOSE = re.compile(TRACE + r"LookupError: on purpose\n")
 UNTOLD = re.compile(
-    rf"(Exception ignored in: '|)an operation that nobody awaited has failed'?\n({TRACE})?aioascend.errors.TaskError: .*\n"
+    rf"(Exception ignored in: '|)an operation that nobody awaited has failed'?\n({TRACE})?"
+    r"aioascend\.errors\.TaskError: .*\n"
 )
 # asyncio takes the first Ctrl-C for a cancel; the second is raised wherever Python is, in a task or while it cleans up.
 UPON_A_SECOND_INTERRUPT = [
