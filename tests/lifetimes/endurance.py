@@ -2,7 +2,8 @@
 """Processes that end with work in flight, many of them: `PYTHONPATH=tests python -m lifetimes.endurance --count 500`.
 
 Each is a fresh process (lifetimes.process), in a state and with an ending that its seed says. It must end by itself,
-with the exit code that is due, and write nothing to stderr but what Python itself writes.
+with the exit code that is due, and write nothing to stderr but what Python itself writes. From Python 3.11 on: before,
+Ctrl-C is raised wherever the loop is.
 """
 
 from __future__ import annotations
