@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# make demo | test | test-py | lint | sanitize | clean. Each sets up what it needs, in .venv and build/.
+# make demo | test | test-py | lint | sanitize | valgrind | fuzz | clean. Each sets up what it needs, in .venv and build/.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -16,6 +16,9 @@ TEST_PY_ARGS ?= tests/abi/test_errors.py tests/runtime
 SANITIZE_ADDRESS_TESTS ?= tests/runtime tests/sim_models/test_tensors.py tests/bench/test_rivals.py
 SANITIZE_THREAD_TESTS ?= tests/runtime tests/bench/test_rivals.py --ignore=tests/runtime/test_process.py
 
+# How long `make fuzz` tries inputs on each target.
+FUZZ_SECONDS ?= 60
+
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(JOBS)
 # The simulator is the same for every version of Python: with ccache it is compiled once.
 export CMAKE_CXX_COMPILER_LAUNCHER ?= $(shell command -v ccache)
@@ -29,7 +32,7 @@ SOURCES := $(shell find _native aioascend -type f ! -name '*.so' ! -name '*.pyc'
 # nor is the Python they ask for.
 MODEL_PACKAGES := rapidocr-onnxruntime==1.4.4 magika==1.0.3 silero-vad==6.2.3
 
-.PHONY: all demo test test-py lint sanitize install clean
+.PHONY: all demo test test-py lint sanitize sanitize-address sanitize-thread valgrind fuzz install clean
 all: install
 
 # --- environment -----------------------------------------------------------------------------------------
@@ -65,7 +68,7 @@ demo: install
 	$(BIN)/aioascend demo $(DEMO_ARGS)
 
 test: install
-	$(BIN)/pytest $(PYTEST_ARGS)
+	$(BIN)/pytest -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
 
 test-py:
 	@for version in $(PYTHONS); do \
@@ -83,9 +86,22 @@ lint: install $(VENV)/.lint
 	$(BIN)/mypy
 	cd $(VENV) && bin/python -m mypy.stubtest aioascend._native aioascend.bench._rivals
 
+# At the same time: a run of the tests keeps one core busy, and its exit status tells of reports at its very end.
 sanitize: install
+	$(MAKE) --no-print-directory -j2 --output-sync=target sanitize-address sanitize-thread
+
+sanitize-address: install
 	.ci/sanitize $(VENV) address $(SANITIZE_ADDRESS_TESTS)
+
+sanitize-thread: install
 	.ci/sanitize $(VENV) thread $(SANITIZE_THREAD_TESTS)
+
+valgrind: $(VENV)/.build
+	.ci/system-packages $(PYTHON) valgrind
+	.ci/valgrind $(VENV)
+
+fuzz: $(VENV)/.build
+	.ci/fuzz $(VENV) $(FUZZ_SECONDS)
 
 clean:
 	rm -rf build dist .venv .venv-* .pytest_cache .mypy_cache .ruff_cache

@@ -17,6 +17,7 @@ from contextvars import copy_context
 
 import numpy as np
 
+from aioascend import _debug
 from aioascend import errors as _errors
 
 from cpython.buffer cimport (
@@ -47,6 +48,7 @@ cdef extern from "Python.h":
     PyCFunction PyCFunction_GetFunction(object) except? NULL
     int PyContext_Enter(object) except -1
     int PyContext_Exit(object) except -1
+    void *PyGILState_GetThisThreadState() nogil
 
 cdef extern from *:
     """
@@ -79,12 +81,17 @@ __all__ = [
     "check_fork",
     "forget_closed_loops",
     "forked",
+    "going_away",
     "in_drain",
+    "live_counts",
     "load_library",
     "running_bridge",
+    "set_debugging",
     "ticket_counts",
 ]
 
+include "refusals.pyx"
+include "debug.pyx"
 include "library.pyx"
 include "loops.pyx"
 include "memory.pyx"

@@ -64,12 +64,15 @@ cdef int complete(Operation operation, bint step_tasks) except -1:
     global _tickets_live, _tickets_late
     cdef rt.Ticket *ticket = &operation.ticket
     _tickets_live -= 1
+    cdef object failed
     if ticket.extra.get() is not NULL:
         with nogil:
             rt.finish_copy(deref(ticket))
+        if ticket.outcome == rt.Outcome.Ok:
+            drop_note(operation)
     if ticket.unreliable:
-        operation.stream.quarantine(operation.keep)
-        operation.stream.quarantine(operation.source)
+        quarantine(operation.stream.core, operation.keep)
+        quarantine(operation.stream.core, operation.source)
     operation.in_flight = False
     operation.keep = operation.source = None
     if operation.state != PENDING:
@@ -78,7 +81,24 @@ cdef int complete(Operation operation, bint step_tasks) except -1:
         return operation.finish(None, step_tasks)
     cdef FailureRecord record = record_of(operation.stream.core, ticket.failure())
     operation.stream.note_failure(record)
-    return operation.finish(record.failed(operation), step_tasks)
+    failed = record.failed(operation)
+    drop_note(operation)
+    return operation.finish(failed, step_tasks)
+
+
+cdef int quarantine(DeviceCore device, object keep) except -1:
+    """The device may still use this; nobody can tell. Its memory is not reused before the device is reset."""
+    if keep is None:
+        return 0
+    for item in keep if isinstance(keep, tuple) else (keep,):
+        if isinstance(item, Block):
+            (<Block>item).unreliable = True
+        elif isinstance(item, Run):
+            for buffer in (<Run>item).buffers[0] + (<Run>item).buffers[1]:
+                if buffer is not None and (<Buffer>buffer).block is not None:
+                    (<Buffer>buffer).block.unreliable = True
+    device.kept.append(keep)
+    return 0
 
 
 cdef object _records = weakref.WeakValueDictionary()  # Failure.id -> FailureRecord
@@ -92,6 +112,7 @@ cdef class FailureRecord:
     cdef DeviceCore device
     cdef list streams            # that keep it because nobody has been told
     cdef readonly object exception
+    cdef readonly object submitted_at  # in debug mode: the stack; None where it is not known
     cdef readonly bint told
     cdef object __weakref__
 
@@ -103,6 +124,12 @@ cdef class FailureRecord:
         return failed
 
     cdef object error_of(self, Operation operation):
+        error = self.new_error(operation)
+        if error is not self.exception:
+            _debug.annotate(error, submitted_at(operation))
+        return error
+
+    cdef object new_error(self, Operation operation):
         cdef rt.Ticket *ticket = &operation.ticket
         name = operation_name(operation)
         device = self.device.index
@@ -110,6 +137,8 @@ cdef class FailureRecord:
             return _errors.DependencyError.behind(self.exception, name, device=device, stream=operation.stream.id)
         if ticket.outcome == rt.Outcome.Lost:
             return _errors.ReportLostError(self.failure.get().code, name, device=device, stream=operation.stream.id)
+        if self.failure.get().of_device:
+            return lost(self.device, name, operation.stream.id)
         if self.failure.get().seq == ticket.seq:
             return self.exception
         return _errors.error_from_code(self.failure.get().code, name, device=device, stream=operation.stream.id)
@@ -135,7 +164,9 @@ cdef FailureRecord record_of(DeviceCore device, const shared_ptr[rt.Failure] &fa
     record.device = device
     record.streams = []
     record.told = facts.told
-    if facts.code == 0:
+    if facts.of_device:
+        record.exception = lost(device, "everything in flight")
+    elif facts.code == 0:
         record.exception = _errors.ReportLostError(0, "an operation", device=facts.device, stream=facts.stream_id)
     else:
         what = f"{kind_name(facts.kind)} #{facts.seq} of stream {facts.stream_id}"
@@ -144,15 +175,20 @@ cdef FailureRecord record_of(DeviceCore device, const shared_ptr[rt.Failure] &fa
         detail = "" if facts.issued else "It was not started."
         record.exception = _errors.error_from_code(
             facts.code, what, detail, device=facts.device, stream=facts.stream_id)
+    record.submitted_at = failed_at(facts)
+    _debug.annotate(record.exception, record.submitted_at)
     _records[facts.id] = record
     return record
 
 
-cdef report_to_loop(LoopBridge bridge, str message, object error):
-    """An error that no await will raise."""
+cdef report_to_loop(LoopBridge bridge, str message, object error, object stack=None):
+    """An error that no await will raise. stack: where it comes from, if that is known."""
     loop = None if bridge is None else bridge.loop()
     if loop is not None and not loop.is_closed():
-        loop.call_exception_handler({"message": message, "exception": error})
+        context = {"message": message, "exception": error}
+        if stack is not None:
+            context["source_traceback"] = stack
+        loop.call_exception_handler(context)
     else:
         write_unraisable(message, error)
 

@@ -8,6 +8,8 @@ cdef class DeviceCore:
     cdef rt.Device *device
     cdef readonly Library library
     cdef readonly int index
+    cdef size_t staged_copies, staged_bytes
+    cdef dict buffers  # in debug mode: address of a Block -> repr, bytes and maker of its buffer; else None
     cdef list kept  # what the device may use and nobody can tell; goes with this object
     cdef object __weakref__
 
@@ -31,6 +33,7 @@ cdef class DeviceCore:
         self.library = library
         self.index = index
         self.kept = []
+        self.buffers = {} if _debugging else None
         self.device = new rt.Device(deref(library.library), index, settings)
 
     def __dealloc__(self):
@@ -48,6 +51,11 @@ cdef class DeviceCore:
             code = self.device.open()
         if code != 0:
             raise self.error(code, "aclrtSetDevice")
+        if _debugging:
+            _debug.watch_stalls(self._stream_states)
+
+    def _stream_states(self) -> list | None:
+        return stream_states(self)
 
     def close(self) -> None:
         cdef int code
@@ -55,6 +63,30 @@ cdef class DeviceCore:
             code = self.device.close()
         if code != 0:
             raise self.error(code, "aclrtResetDevice")
+
+    def reset_by_force(self) -> None:
+        """Give everything up and reset the device (aclrtResetDeviceForce). This object is closed from then on."""
+        cdef int code
+        with nogil:
+            code = self.device.reset_by_force()
+        if code == 207000:  # there is no such call
+            raise self.error(code, "aclrtResetDeviceForce")
+        if code != 0:
+            raise out_of_service(self, "aclrtResetDeviceForce")
+
+    def health(self) -> tuple[int, float, float, int, int, int]:
+        """Code of the fault or 0, seconds since it and since the last progress, in flight, queued, orphaned streams."""
+        cdef rt.Health health
+        with nogil:
+            health = self.device.health()
+        now = rt.monotonic_ns()
+        since = now - health.failed_ns if health.fault else 0
+        return (health.fault, since / 1e9, (now - health.progress_ns) / 1e9, health.in_flight, health.queued,
+                health.orphans)
+
+    def check(self) -> None:
+        """Raises what a call on this device would raise because it is closed or out of service."""
+        self.check_open()
 
     def close_later(self) -> bool:
         """Close it once its streams are drained, without anybody waiting; False when it can be closed at once."""
@@ -97,25 +129,38 @@ cdef class DeviceCore:
             "device_live_bytes": device.live_bytes, "device_cached_bytes": device.cached_bytes,
             "device_live_blocks": device.live_blocks, "pinned_live_bytes": pinned.live_bytes,
             "pinned_cached_bytes": pinned.cached_bytes, "pinned_live_blocks": pinned.live_blocks,
+            "staged_copies": self.staged_copies, "staged_bytes": self.staged_bytes,
         }
+
+    def live_buffers(self) -> list:
+        """In debug mode: repr, bytes and where it was made, of each buffer whose memory is still in use."""
+        return [] if self.buffers is None else list(self.buffers.values())
 
     def empty(self, shape: object, dtype: object) -> DeviceBuffer:
         """See `aioascend.Device.empty`."""
         cdef DeviceBuffer buffer = DeviceBuffer.__new__(DeviceBuffer)
         self.check_open()
-        fill_buffer(buffer, self, shape, dtype, &self.device.device_memory())
+        fill_buffer(buffer, self, shape, dtype, &self.device.device_memory(), _debug.here() if _debugging else None)
         return buffer
 
-    def pinned(self, shape: object, dtype: object) -> PinnedBuffer:
+    def pinned(self, shape: object, dtype: object, made_at: object = None) -> PinnedBuffer:
         """Blocks until the memory is there, unless the pool has it; see `aioascend.Device.pinned`."""
         cdef PinnedBuffer buffer = PinnedBuffer.__new__(PinnedBuffer)
         self.check_open()
-        fill_buffer(buffer, self, shape, dtype, &self.device.pinned_memory())
+        fill_buffer(buffer, self, shape, dtype, &self.device.pinned_memory(), made_at)
         buffer_address(buffer)
         return buffer
 
+    cdef Block take_stage(self, size_t nbytes):
+        """Pinned memory that a copy of pageable memory goes through."""
+        self.staged_copies += 1
+        self.staged_bytes += nbytes
+        return take_block(self, &self.device.pinned_memory(), nbytes)
+
     cdef int check_open(self) except -1:
         check_fork()
+        if self.device.fault() != 0:
+            raise out_of_service(self, "this call")
         if self.device.closed():
             raise _errors.RuntimeClosedError(f"device {self.index} is closed")
         return 0

@@ -10,7 +10,9 @@ cdef class EventHandle:
     cdef DeviceCore core
 
     def __dealloc__(self):
+        global _events_live
         if self.event is not NULL:
+            _events_live -= 1
             with nogil:
                 self.core.device.destroy_event(self.event)
 
@@ -87,10 +89,12 @@ cdef Event new_event(DeviceCore core, bint timing):
 
 cdef EventHandle new_handle(DeviceCore core, bint timing):
     cdef EventHandle handle = EventHandle.__new__(EventHandle)
+    global _events_live
     cdef int code
     handle.core = core
     with nogil:
         code = core.device.create_event(timing, handle.event)
     if code != 0:
         raise core.error(code, "aclrtCreateEventExWithFlag")
+    _events_live += 1
     return handle

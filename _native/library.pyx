@@ -44,6 +44,7 @@ cdef class Library:
     def acl_version(self) -> str:
         """Version of the ACL API, such as "1.17.0" (aclrtGetVersion)."""
         cdef int32_t major = 0, minor = 0, patch = 0
+        check_fork()
         with nogil:
             self.library.version(major, minor, patch)
         return f"{major}.{minor}.{patch}"
@@ -82,47 +83,10 @@ def load_library(path: str) -> Library:
         self.library = rt.load_library(where, error)
     if self.library is NULL:
         raise _errors.BackendError(error.decode())
-    return self
-
-
-cdef object acl_error(
-    const rt.AclApi *api, const rt.Capabilities *can, int code, str where, object device=None, object stream=None
-):
-    # The library keeps the message per thread and forgets it when asked, so it is fetched here, on the thread that
-    # made the call.
-    cdef const char *message = NULL
-    if rt.forked():
-        return status_error(rt.kForked, "")
-    if can.error_message:
+    if _debugging:
         with nogil:
-            message = api.aclGetRecentErrMsg()
-    detail = _errors.newest_message(message.decode(errors="replace")) if message is not NULL else ""
-    return _errors.error_from_code(code, where, detail, device=device, stream=stream)
-
-
-cdef object made_by(str maker):
-    return TypeError(f"this class has no public constructor; use {maker}")
-
-
-cdef object status_error(int status, str what):
-    if status == rt.kForked:
-        return _errors.ForkError(
-            "this process was forked after the ACL runtime was started; it cannot use the device. "
-            "Start worker processes with the 'spawn' method, or open the device after the fork"
-        )
-    return _errors.RuntimeClosedError(f"{what} is closed")
-
-
-cpdef int check_fork() except -1:
-    """Raises ForkError in such a child: its locks may be held for ever, by threads that stayed with the parent."""
-    if rt.forked():
-        raise status_error(rt.kForked, "")
-    return 0
-
-
-def forked() -> bool:
-    """Whether this is a child made by fork after the runtime was started, in which nothing can be used."""
-    return rt.forked()
+            self.library = rt.observe_blocking_calls(deref(self.library), note_blocking_call)
+    return self
 
 
 def _shut_down() -> None:

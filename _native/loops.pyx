@@ -94,7 +94,10 @@ cdef class LoopBridge:
 
     def close(self) -> None:
         """No more wake-ups; what still finishes is collected by whoever uses the runtime next."""
+        global _bridges_live
         cdef rt.Ticket *ticket
+        if not self.is_closed:
+            _bridges_live -= 1
         self.is_closed = True
         if self.token is not None:
             _bridges.pop(id(self.token), None)
@@ -166,6 +169,8 @@ cdef LoopBridge current_bridge():
         bridge.loop_ref = weakref.ref(loop)
         loop.add_reader(bridge.bridge.fd(), bridge.drain)
         _bridges[id(loop)] = bridge
+        if _debugging:
+            _debug.watch_asyncio(loop)
     _latest_bridge = bridge
     return bridge
 
@@ -179,14 +184,18 @@ cdef LoopBridge trio_bridge():
         bridge.token = token
         _trio.watch(bridge)
         _bridges[id(token)] = bridge
+        if _debugging:
+            _debug.watch_trio(token)
     return bridge
 
 
 cdef LoopBridge new_bridge():
+    global _bridges_live
     forget_closed_loops()
     cdef LoopBridge bridge = LoopBridge.__new__(LoopBridge)
     if bridge.bridge.fd() < 0:
         raise OSError("cannot watch for completions: the process has no file descriptor left (eventfd)")
+    _bridges_live += 1
     return bridge
 
 

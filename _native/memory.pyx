@@ -69,23 +69,38 @@ cdef class Block:
     cdef bint unreliable    # the device may still write here, nobody knows
 
     def __dealloc__(self):
+        global _device_blocks_live, _pinned_blocks_live
         cdef rt.MemoryPool *pool = self.pool
         cdef rt.Memory *memory = self.memory
         cdef bint unreliable = self.unreliable
         if memory is not NULL:
+            if self.on_device():
+                _device_blocks_live -= 1
+            else:
+                _pinned_blocks_live -= 1
+            if self.device.buffers is not None:
+                self.device.buffers.pop(<uintptr_t><void *>self, None)
             with nogil:
                 if unreliable:
                     pool.quarantine(memory)
                 else:
                     pool.release(memory)
 
+    cdef bint on_device(self):
+        return self.pool is &self.device.device.device_memory()
+
 
 cdef Block take_block(DeviceCore device, rt.MemoryPool *pool, size_t size):
+    global _device_blocks_live, _pinned_blocks_live
     cdef Block block = Block.__new__(Block)
     block.device = device
     block.pool = pool
     with nogil:
         block.memory = pool.acquire(size)
+    if block.on_device():
+        _device_blocks_live += 1
+    else:
+        _pinned_blocks_live += 1
     return block
 
 
@@ -169,7 +184,9 @@ cdef class Buffer:
         return self.part((row % rows) * row_bytes, self.shape[1:], self.dtype, row_bytes)
 
 
-cdef int fill_buffer(Buffer buffer, DeviceCore core, object shape, object dtype, rt.MemoryPool *pool) except -1:
+cdef int fill_buffer(
+    Buffer buffer, DeviceCore core, object shape, object dtype, rt.MemoryPool *pool, object made_at
+) except -1:
     buffer.shape = normal_shape(shape)
     if isinstance(dtype, str) and dtype == "bfloat16":
         import ml_dtypes  # which is where numpy gets it from
@@ -179,6 +196,8 @@ cdef int fill_buffer(Buffer buffer, DeviceCore core, object shape, object dtype,
     buffer.core = core
     if buffer.nbytes:
         buffer.block = take_block(core, pool, buffer.nbytes)
+        if core.buffers is not None:
+            core.buffers[<uintptr_t><void *>buffer.block] = (repr(buffer), buffer.nbytes, made_at)
     return 0
 
 
@@ -259,6 +278,8 @@ cdef object buffer_address(Buffer buffer):
     cdef rt.Memory *memory = buffer.block.memory
     cdef int code
     check_fork()
+    if _debugging and memory.state.load() == rt.MemoryPending:
+        note_blocking_call(b"buffer.address, which waits for the allocation (aclrtMalloc),")
     with nogil:
         code = pool.wait(memory)
     if code != 0:
@@ -293,6 +314,8 @@ cdef object side_of(object value, DeviceCore core, bint writable, str name, Side
         buffer = value
         side.where = ON_DEVICE if isinstance(value, DeviceBuffer) else PINNED
         if side.where == ON_DEVICE and buffer.core is not core:
+            if buffer.core.device.ended():
+                raise ValueError(f"{name} was allocated before the device was reset or closed; allocate it again")
             raise ValueError(
                 f"{name} lies on device {buffer.core.index}, the stream belongs to device {core.index}; "
                 "copy through host memory"

@@ -18,8 +18,9 @@ cdef class ModelCore:
     cdef readonly list _outputs  # (name, shape, acl dtype, bytes) each
     cdef readonly dict gears    # {"batch": [...]}, {"size": [(h, w), ...]}, {"dims": [[...], ...]} or {}
     cdef readonly object _gear_index
-    cdef readonly bint closed   # takes no more runs
+    cdef bint is_closed         # takes no more runs
     cdef object submitting      # a lock: see StreamCore.submit_execution
+    cdef bint counted           # among those that are loaded
     cdef object data            # the bytes it was loaded from: the library may read them until it is unloaded
     cdef object __weakref__
 
@@ -28,6 +29,7 @@ cdef class ModelCore:
 
     def __dealloc__(self):
         if self.loaded is not NULL:
+            self.count(False)
             with nogil:
                 if not self.loaded.unloaded:  # nobody closed it; runs in flight would keep this object
                     self.core.device.unload_model_soon(self.loaded.id)
@@ -58,8 +60,10 @@ cdef class ModelCore:
                 code = device.load_model_bytes(host.view.buf, host.view.len, id)
             call = "aclmdlLoadFromMem"
         if code != 0:
+            core.check_open()  # it may have been closed meanwhile
             raise core.error(code, f"{call}({label})")
         self.loaded = new rt.LoadedModel(device.api(), id)
+        self.count(True)
         try:
             self.describe()
         except BaseException:
@@ -69,16 +73,38 @@ cdef class ModelCore:
     def _unload(self) -> None:
         """Blocks. Nothing may be in flight."""
         cdef int code
-        self.closed = True
+        self.is_closed = True
         self.end = None
         with nogil:
             code = self.core.device.unload_model(deref(self.loaded))
         if code != 0:
             raise self.core.error(code, f"aclmdlUnload({self._label})")
+        self.count(False)
+
+    cdef void count(self, bint loaded):
+        global _models_live
+        _models_live += <int>loaded - <int>self.counted
+        self.counted = loaded
+
+    @property
+    def _left_open(self) -> bool:
+        """Whether it is loaded and nobody has closed it."""
+        return self.loaded is not NULL and not self.closed
+
+    @property
+    def closed(self) -> bool:
+        """Whether it takes no more runs."""
+        return self.is_closed or self.core.device.ended()
+
+    def _check_usable(self) -> None:
+        if self.core.device.ended():
+            raise _errors.RuntimeClosedError(f"model {self._label} is closed: its device was closed or reset")
+        if self.is_closed:
+            raise _errors.RuntimeClosedError(f"model {self._label} is closed")
 
     def _close(self) -> None:
         """From here on runs are refused; those in flight go on."""
-        self.closed = True
+        self.is_closed = True
 
     def _hold_runs(self) -> Operation:
         """From here on runs that are submitted wait on the host. Returns what is done when those before are."""

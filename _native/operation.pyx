@@ -280,7 +280,7 @@ cdef class Operation:
             status = self.stream.stream.get().arm(self.ticket)
         if status != 0:
             self.asked = False
-            raise status_error(status, "the stream")
+            raise refusal(status, self.stream, "the wait")
         return 0
 
     # --- resolving ---
@@ -361,8 +361,8 @@ cdef class Failed:
 
 
 cdef str operation_name(Operation operation):
-    if operation.ticket.seq == 0:
-        return "wait"
+    if operation.ticket.seq == 0:  # it was refused, or only follows another one
+        return kind_name(operation.ticket.kind)
     where = "" if operation.stream is None else f" of stream {operation.stream.id}"
     return f"{kind_name(operation.ticket.kind)} #{operation.ticket.seq}{where}"
 
@@ -388,6 +388,7 @@ cdef Operation new_follower(Operation followed, bint quiet=False):
     operation.stream = followed.stream
     operation.bridge = current_bridge()
     operation.quiet = quiet
+    operation.ticket.kind = rt.Kind.Join
     if followed.in_flight:
         check_fork()
         followed.bind()

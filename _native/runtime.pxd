@@ -49,6 +49,10 @@ cdef extern from "loader.h" namespace "aioascend" nogil:
     const Library *library_without(const Library &, const vector[string] &, string &)
 
 
+cdef extern from "blocking.h" namespace "aioascend" nogil:
+    const Library *observe_blocking_calls(const Library &, void (*)(const char *) noexcept nogil)
+
+
 cdef extern from "ticket.h" namespace "aioascend" nogil:
     cdef enum class Kind(unsigned char):
         Memcpy, Memset, Execute, Record, Wait, Join
@@ -64,7 +68,9 @@ cdef extern from "ticket.h" namespace "aioascend" nogil:
         uint32_t task_id
         uint64_t seq
         Kind kind
+        const void *owner
         cbool issued
+        cbool of_device
         cbool told
 
     cdef cppclass TicketExtra:
@@ -74,6 +80,7 @@ cdef extern from "ticket.h" namespace "aioascend" nogil:
         size_t copy_size
         shared_ptr[Stream] source
         uint64_t source_seq
+        cbool noted
 
     cdef cppclass Ticket:
         Ticket *next
@@ -105,7 +112,13 @@ cdef extern from "bridge.h" namespace "aioascend" nogil:
 
 
 cdef extern from "memory.h" namespace "aioascend" nogil:
+    cdef int MemoryPending "aioascend::Memory::Pending"
+
+    cdef cppclass MemoryState "std::atomic<int>":
+        int load()
+
     cdef cppclass Memory:
+        MemoryState state
         void *base
         size_t size
         aclError code
@@ -186,7 +199,7 @@ cdef extern from "model_description.h" namespace "aioascend" nogil:
 
 cdef extern from "stream.h" namespace "aioascend" nogil:
     enum SubmitStatus:
-        kSubmitted, kClosed, kPoisoned, kForked
+        kSubmitted, kClosed, kPoisoned, kForked, kOutOfService, kAborting
 
     cdef cppclass Stream:
         int submit(Ticket &, const Command &)
@@ -196,6 +209,8 @@ cdef extern from "stream.h" namespace "aioascend" nogil:
         void close()
         aclError destroy()
         void destroy_when_drained()
+        cbool abort()
+        cbool given_up()
         aclrtStream handle()
         int32_t id()
         uint64_t issued_seq()
@@ -216,11 +231,20 @@ cdef extern from "device.h" namespace "aioascend" nogil:
         size_t device_cache_bytes
         size_t pinned_cache_bytes
 
+    cdef cppclass Health:
+        aclError fault
+        int64_t failed_ns, progress_ns
+        size_t in_flight, queued, orphans
+
     cdef cppclass Device:
         Device(const Library &, int32_t, const Options &)
         aclError open()
         aclError close()
         cbool close_later()
+        aclError reset_by_force()
+        aclError fault()
+        shared_ptr[Failure] fault_failure()
+        Health health()
         cbool closed()
         cbool ended()
         aclError create_stream(uint32_t, uint32_t, shared_ptr[Stream] &)
@@ -247,8 +271,40 @@ cdef extern from "device.h" namespace "aioascend" nogil:
         int64_t reports_requested()
 
 
+cdef extern from "snapshot.h" namespace "aioascend" nogil:
+    cdef enum class Held(int):
+        Nothing, Full, Launch, Record, Model, Memory, Worker
+
+    cdef cppclass SnapshotWait "aioascend::StreamSnapshot::Wait":
+        uint64_t seq, source_seq
+        uintptr_t source
+
+    cdef cppclass StreamSnapshot:
+        uintptr_t key
+        int32_t id
+        cbool foreign
+        cbool idle
+        uint64_t retired_seq, issued_seq, last_seq, wanted_seq
+        Held held
+        uintptr_t held_source
+        uint64_t held_source_seq
+        vector[SnapshotWait] waits
+
+    vector[StreamSnapshot] snapshots(Device &)
+
+
+cdef extern from "live.h" namespace "aioascend" nogil:
+    int live_threads "aioascend::Live::counts().threads"
+    int live_descriptors "aioascend::Live::counts().descriptors"
+
+
 cdef extern from "process.h" namespace "aioascend" nogil:
+    cdef cppclass OpenDevices:
+        size_t devices, streams
+    OpenDevices count_open_devices()
+    cbool shutting_down()
     cbool forked()
     cbool shutting_down()
+    int64_t monotonic_ns()
     void watch_process()
     void shut_down()

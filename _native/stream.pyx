@@ -10,7 +10,7 @@ cdef class StreamCore:
     cdef DeviceCore core
     cdef Operation latest        # the last one submitted
     cdef list untold             # FailureRecords nobody has been told of
-    cdef readonly bint closed  # takes no more operations
+    cdef bint is_closed          # takes no more operations
     cdef object __weakref__
 
     def __cinit__(self):
@@ -22,9 +22,19 @@ cdef class StreamCore:
         return self.stream.get().id() if self.stream.get() is not NULL else -1
 
     @property
+    def closed(self) -> bool:
+        """Whether it takes no more operations."""
+        return self.is_closed or (self.stream.get() is not NULL and self.core.device.ended())
+
+    @property
     def handle(self) -> int:
         """The `aclrtStream`, for foreign code. Valid until the stream is closed."""
         return <uintptr_t>self.stream.get().handle()
+
+    @property
+    def _left_open(self) -> bool:
+        """Whether it exists and nobody has closed it."""
+        return self.stream.get() is not NULL and not self.closed
 
     @property
     def in_flight(self) -> int:
@@ -69,40 +79,43 @@ cdef class StreamCore:
 
     def _destroy(self) -> None:
         cdef int code
+        self.is_closed = True
         with nogil:
             code = self.stream.get().destroy()
         if code != 0:
             raise self.core.error(code, "aclrtDestroyStream")
 
+    def _abort(self) -> bool:
+        cdef bint stopped
+        self.check_usable()
+        with nogil:
+            stopped = self.stream.get().abort()
+        return stopped
+
     # --- life cycle ---
 
     def _close(self) -> None:
         """From here on submits raise; what was accepted is still resolved."""
-        self.closed = True
+        self.is_closed = True
         if self.stream.get() is not NULL and not rt.forked():
             with nogil:
                 self.stream.get().close()
 
     def _report_untold(self) -> None:
         """Failures that no await has raised go to the exception handler of the loop."""
-        self.report_untold()
-
-    cdef int report_untold(self) except -1:
         cdef FailureRecord record
         if rt.forked() or rt.shutting_down():
-            return 0  # the parent tells; a process that ends does not
+            return  # the parent tells; a process that ends does not
         for record in list(self.untold):
             record.tell()
-            report_to_loop(current_bridge(), "an operation that nobody awaited has failed", record.exception)
+            report_to_loop(
+                current_bridge(), "an operation that nobody awaited has failed", record.exception, record.submitted_at)
 
     def _destroy_when_drained(self) -> None:
         """Leaves giving the stream back to the runtime, as soon as the device is past what was accepted."""
         if self.stream.get() is not NULL:
             with nogil:
                 self.stream.get().destroy_when_drained()
-
-    def __del__(self):
-        self.report_untold()  # not in __dealloc__: a failure and its stream are a cycle, which is in pieces by then
 
     def __dealloc__(self):
         if self.stream.get() is not NULL:
@@ -113,20 +126,6 @@ cdef class StreamCore:
         if not record.told and record not in self.untold:
             self.untold.append(record)
             record.streams.append(self)
-        return 0
-
-    cdef int quarantine(self, object keep) except -1:
-        """The device may still use this; nobody can tell. Its memory is not reused before the device is reset."""
-        if keep is None:
-            return 0
-        for item in keep if isinstance(keep, tuple) else (keep,):
-            if isinstance(item, Block):
-                (<Block>item).unreliable = True
-            elif isinstance(item, Run):
-                for buffer in (<Run>item).buffers[0] + (<Run>item).buffers[1]:
-                    if buffer is not None and (<Buffer>buffer).block is not None:
-                        (<Buffer>buffer).block.unreliable = True
-        self.core.kept.append(keep)
         return 0
 
     # --- submitting ---
@@ -171,7 +170,7 @@ cdef class StreamCore:
         elif to.where == ON_DEVICE:
             command.value = rt.ACL_MEMCPY_HOST_TO_DEVICE
             if source.where == PAGEABLE and source.nbytes:
-                stage = take_block(self.core, &self.core.device.pinned_memory(), source.nbytes)
+                stage = self.core.take_stage(source.nbytes)
                 operation.source = (keep_source, stage)
                 command.stage_from = <void *>source.at
                 command.src.memory = stage.memory
@@ -180,7 +179,7 @@ cdef class StreamCore:
         else:
             command.value = rt.ACL_MEMCPY_DEVICE_TO_HOST
             if to.where == PAGEABLE and to.nbytes:
-                stage = take_block(self.core, &self.core.device.pinned_memory(), to.nbytes)
+                stage = self.core.take_stage(to.nbytes)
                 operation.keep = (keep_to, stage)
                 operation.ticket.more().copy_to = <void *>to.at
                 operation.ticket.more().copy_from = stage.memory
@@ -282,8 +281,7 @@ cdef class StreamCore:
         cdef rt.Command command
         cdef Operation operation
         self.check_usable()
-        if model.closed:
-            raise _errors.RuntimeClosedError(f"model {model._label} is closed")
+        model._check_usable()
         command.kind = rt.Kind.Execute
         command.subject = run.execution
         command.may_block = run.execution.dynamic == rt.DynamicKind.Shape
@@ -328,8 +326,8 @@ cdef class StreamCore:
 
     cdef int check_usable(self) except -1:
         check_fork()
-        if self.closed or self.stream.get() is NULL:
-            raise _errors.RuntimeClosedError("the stream is closed")
+        if self.is_closed or self.stream.get() is NULL:
+            raise closed_stream(self)
         return 0
 
     cdef Operation new_operation(self):
@@ -348,6 +346,8 @@ cdef class StreamCore:
         operation.in_flight = True  # from here on another thread may already resolve it
         _tickets_live += 1
         _tickets_total += 1
+        if _debugging:
+            take_note(operation)
         cdef Operation before = None
         if operation.bridge is not None:
             before, operation.bridge.to_be_asked = operation.bridge.to_be_asked, None
@@ -373,9 +373,11 @@ cdef class StreamCore:
             record = record_of(self.core, operation.ticket.failure())
             self.note_failure(record)
             operation.finish(record.failed(operation))
+            drop_note(operation)
             return operation
+        drop_note(operation)
         if status < 0:
-            raise status_error(status, "the stream")
+            raise refusal(status, self, kind_name(command.kind))
         raise self.core.error(status, kind_name(command.kind), self.id)
 
     # --- waiting ---

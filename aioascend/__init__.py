@@ -36,6 +36,8 @@ from aioascend.errors import ResourceError as ResourceError
 from aioascend.errors import RuntimeClosedError as RuntimeClosedError
 from aioascend.errors import TaskError as TaskError
 from aioascend.errors import UnsupportedError as UnsupportedError
+from aioascend.health import DeviceHealth as DeviceHealth
+from aioascend.health import health as health
 from aioascend.model import Model as Model
 from aioascend.stream import Stream as Stream
 from aioascend.tensors import TensorInfo as TensorInfo
@@ -54,6 +56,7 @@ __all__ = [
     "Device",
     "DeviceBuffer",
     "DeviceError",
+    "DeviceHealth",
     "DeviceLostError",
     "DeviceStatistics",
     "Event",
@@ -73,5 +76,6 @@ __all__ = [
     "UnsupportedError",
     "__version__",
     "backend_info",
+    "health",
     "open_device",
 ]

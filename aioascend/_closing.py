@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import warnings
+from collections.abc import Callable, Generator
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import anyio
+
+from aioascend import _debug, _native
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -16,11 +19,21 @@ GRACE_S = 5.0  # how long leaving a block by an exception waits for work in flig
 
 
 class Closing:
-    """An asynchronous context manager that closes itself."""
+    """An asynchronous context manager that closes itself, and warns when it is dropped without."""
+
+    _made_at: _debug.Stack | None = None  # in debug mode
+
+    @property
+    def _left_open(self) -> bool:
+        """Whether it exists and nobody has closed it."""
+        raise NotImplementedError
 
     async def close(self) -> None:
         """Wait for the work in flight and give the resource back."""
         raise NotImplementedError
+
+    def _dropped(self) -> None:
+        """Nobody refers to it any more, and the collector has not yet taken it apart."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -33,6 +46,17 @@ class Closing:
         else:
             with anyio.move_on_after(GRACE_S, shield=True):
                 await self.close()
+
+    # What it needs is bound here, for it may be called when the interpreter has cleared the module.
+    def __del__(
+        self,
+        _warn: Callable[..., None] = warnings.warn,
+        _going_away: Callable[[], bool] = _native.going_away,
+        _made_at: Callable[[_debug.Stack | None], str] = _debug.made_at,
+    ) -> None:
+        self._dropped()
+        if self._left_open and not _going_away():
+            _warn(f"unclosed {self!r}{_made_at(self._made_at)}", ResourceWarning, source=self)
 
 
 T = TypeVar("T", bound=Closing)

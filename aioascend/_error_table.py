@@ -356,7 +356,8 @@ CODES: Final[dict[int, Entry]] = {
         "The runtime failed inside; the detail and the log of the library (ASCEND_GLOBAL_LOG_LEVEL) say "
         "more."),
     507001: Entry("ACL_ERROR_RT_TS_ERROR", "DeviceError", "gone",
-        "The scheduler of the device failed; reset the device if it repeats."),
+        "The scheduler of the device failed; reset the device (`await device.reset()`), or restart the "
+        "process."),
     507002: Entry("ACL_ERROR_RT_STREAM_TASK_FULL", "ResourceError", "retry",
         "The queue of the stream is full; wait for earlier work."),
     507003: Entry("ACL_ERROR_RT_STREAM_TASK_EMPTY", "ResourceError", "retry",
@@ -374,7 +375,7 @@ CODES: Final[dict[int, Entry]] = {
     507009: Entry("ACL_ERROR_RT_TASK_TYPE_NOT_SUPPORT", "UnsupportedError", "elsewhere",
         "Use another way on this device, or a newer CANN."),
     507010: Entry("ACL_ERROR_RT_LOST_HEARTBEAT", "DeviceLostError", "gone",
-        "The device stopped answering; reset it by force and open it again, or restart the process."),
+        "The device stopped answering; reset it (`await device.reset()`), or restart the process."),
     507011: Entry("ACL_ERROR_RT_MODEL_EXECUTE", "TaskError", "caller",
         "The model failed while it ran; check its inputs, and that it does not run on two streams at once."),
     507012: Entry("ACL_ERROR_RT_REPORT_TIMEOUT", "AclTimeoutError", "retry",
@@ -478,7 +479,8 @@ CODES: Final[dict[int, Entry]] = {
     507900: Entry("ACL_ERROR_RT_AICPU_INTERNAL_ERROR", "DeviceError", "elsewhere",
         "The AI CPU software of the device failed; reset the device if it repeats."),
     507901: Entry("ACL_ERROR_RT_SOCKET_CLOSE", "DeviceLostError", "gone",
-        "The channel to the device was closed; open the device again or restart the process."),
+        "The channel to the device was closed; reset the device (`await device.reset()`), or restart the "
+        "process."),
     507902: Entry("ACL_ERROR_RT_AICPU_INFO_LOAD_RSP_ERR", "DeviceError", "elsewhere",
         "Check the device with npu-smi and the log of the driver; work can go to another device."),
     507903: Entry("ACL_ERROR_RT_STREAM_CAPTURE_INVALIDATED", "ContextError", "caller",
@@ -566,7 +568,7 @@ FAMILIES: Final[dict[str, tuple[str, str]]] = {
     "DeviceError": ("elsewhere",
         "Check the device with npu-smi and the log of the driver; work can go to another device."),
     "DeviceLostError": ("gone",
-        "Close the device, reset it by force and open it again, or restart the process."),
+        "Reset the device (`await device.reset()`), or restart the process."),
     "UnsupportedError": ("elsewhere",
         "Use another way on this device, or a newer CANN."),
 }

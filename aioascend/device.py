@@ -8,21 +8,23 @@ import sys
 import threading
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from aioascend import _native
+from aioascend import _debug, _native
 from aioascend._backend import Backend, load_backend
 from aioascend._closing import Closing, Opening
+from aioascend._opened import Opened
 from aioascend._threads import run_blocking
 from aioascend.errors import AioascendError, RuntimeClosedError
+from aioascend.health import DeviceHealth, health_of
 from aioascend.model import Model
 from aioascend.stream import Stream, StreamContext
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
-    from aioascend._native import DeviceBuffer, PinnedBuffer
+    from aioascend._native import DeviceBuffer, DeviceCore, PinnedBuffer
 
 __all__ = ["Device", "DeviceContext", "DeviceStatistics", "MemoryInfo", "open_device"]
 
@@ -50,6 +52,8 @@ class DeviceStatistics:
         device_cached_bytes: Device memory kept for reuse.
         pinned_live_bytes: Pinned host memory in use.
         pinned_cached_bytes: Pinned host memory kept for reuse.
+        staged_copies: Copies from or to pageable memory so far, which went through pinned memory.
+        staged_bytes: Their bytes.
     """
 
     streams: int
@@ -60,63 +64,8 @@ class DeviceStatistics:
     device_cached_bytes: int
     pinned_live_bytes: int
     pinned_cached_bytes: int
-
-
-class _Opened:
-    """A device as the process has it: shared, and closed with its last user."""
-
-    _all: ClassVar[dict[tuple[str, int], _Opened]] = {}
-    _all_lock: ClassVar[threading.Lock] = threading.Lock()
-
-    def __init__(self, core: _native.DeviceCore, options: dict[str, int]) -> None:
-        self.core = core
-        self.options = options
-        self.users = 0
-        self.gone = False
-        self.lock = threading.Lock()  # opening and closing take their time, and only this device's users wait
-
-    @classmethod
-    def acquire(cls, backend: Backend, index: int, options: dict[str, int]) -> _Opened:
-        """Blocks. Opens the device unless it is open."""
-        key = (backend.library.path, index)
-        while True:
-            with cls._all_lock:
-                opened = cls._all.get(key)
-                if opened is None:
-                    opened = cls._all[key] = _Opened(_native.DeviceCore(backend.library, index, **options), options)
-            with opened.lock:
-                if opened.gone:
-                    continue
-                if options and opened.options != options:
-                    raise ValueError(
-                        f"device {index} is open with {opened.options or 'the default options'}, not {options}; "
-                        "open it with the same ones, or close it first"
-                    )
-                if opened.users == 0:
-                    try:
-                        opened.core.open()
-                    except BaseException:
-                        opened._forget()
-                        raise
-                opened.users += 1
-                return opened
-
-    def release(self) -> None:
-        """Blocks. Closes the device with its last user."""
-        with self.lock:
-            self.users -= 1
-            if self.users == 0:
-                try:
-                    if not self.core.close_later():
-                        self.core.close()
-                finally:
-                    self._forget()
-
-    def _forget(self) -> None:
-        self.gone = True
-        with self._all_lock:
-            for key in [key for key, opened in self._all.items() if opened is self]:
-                del self._all[key]
+    staged_copies: int
+    staged_bytes: int
 
 
 class Device(Closing):
@@ -127,12 +76,12 @@ class Device(Closing):
         backend: Which library drives it, "cann" or "sim".
     """
 
-    def __init__(self, opened: _Opened, backend: Backend) -> None:
-        self._opened: _Opened | None = opened
-        self._core = opened.core
+    def __init__(self, opened: Opened, backend: Backend) -> None:
+        self._opened = opened
         self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
         self._models: weakref.WeakSet[Model] = weakref.WeakSet()
         self._closed = False
+        self._released = False
         self._release_lock = threading.Lock()
         self.index: int = opened.core.index
         self.backend = backend.kind
@@ -141,6 +90,14 @@ class Device(Closing):
     def closed(self) -> bool:
         """Whether it takes no more work."""
         return self._closed
+
+    @property
+    def _core(self) -> DeviceCore:
+        return self._opened.core
+
+    @property
+    def _left_open(self) -> bool:
+        return not self._closed
 
     # --- streams ---
 
@@ -168,6 +125,7 @@ class Device(Closing):
         self._check_open()
         stream = Stream.__new__(Stream)
         stream.device = self
+        stream._made_at = _debug.here()
 
         def wrap() -> Stream:
             stream._wrap(self._core, handle)
@@ -209,12 +167,13 @@ class Device(Closing):
             OutOfMemoryError: there is none left.
         """
         self._check_open()
-        return await run_blocking(lambda: self._core.pinned(shape, dtype))
+        made_at = _debug.here()
+        return await run_blocking(lambda: self._core.pinned(shape, dtype, made_at))
 
-    def memory_info(self) -> MemoryInfo:
-        """Free and total device memory, of all processes."""
+    async def memory_info(self) -> MemoryInfo:
+        """Free and total device memory, of all processes (aclrtGetMemInfo). Awaited, as the driver is asked."""
         self._check_open()
-        return MemoryInfo(*self._core.memory_info())
+        return MemoryInfo(*await run_blocking(self._core.memory_info))
 
     # --- models ---
 
@@ -254,6 +213,26 @@ class Device(Closing):
             **{key: value for key, value in pools.items() if not key.endswith("blocks")},
         )
 
+    def health(self) -> DeviceHealth:
+        """Whether it works, and whether it gets on. Never blocks."""
+        return replace(health_of(self._core), state="closed") if self._closed else health_of(self._core)
+
+    async def reset(self) -> None:
+        """Give up whatever is on the device and reset it by force (aclrtResetDeviceForce, aclrtSetDevice).
+
+        For a device that is out of service, or hangs. It is taken from everybody in this process, other libraries
+        included. Operations in flight raise `DeviceLostError`. Streams, models, device buffers and events made before
+        are dead: using them raises `RuntimeClosedError` or `ValueError`, closing them does nothing. All `Device`
+        objects for this device go on with it, and make new ones.
+
+        Raises:
+            DeviceLostError: the device has not come back. It stays out of service; try again later.
+            UnsupportedError: the library cannot reset by force; restart the process.
+            RuntimeClosedError: this object is closed.
+        """
+        self._check_open()
+        await run_blocking(self._opened.reset)
+
     async def close(self) -> None:
         """Close its models and streams, wait for what was accepted, and give the device back with its last user.
 
@@ -292,9 +271,9 @@ class Device(Closing):
 
     def _release(self) -> None:
         with self._release_lock:
-            opened, self._opened = self._opened, None
-            if opened is not None:
-                opened.release()
+            if not self._released:
+                self._released = True
+                self._opened.release()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -316,14 +295,17 @@ class DeviceContext(Opening[Device]):
         self._index = index
         self._backend = backend
         self._options = options
+        self._made_at = _debug.here()
 
     async def _open(self) -> Device:
         _native.check_fork()
         backend = await run_blocking(lambda: load_backend(self._backend))
         opened = await run_blocking(
-            lambda: _Opened.acquire(backend, self._index, self._options), undo=lambda made: made.release()
+            lambda: Opened.acquire(backend, self._index, self._options), undo=lambda made: made.release()
         )
-        return Device(opened, backend)
+        device = Device(opened, backend)
+        device._made_at = self._made_at
+        return device
 
 
 def open_device(

@@ -151,7 +151,7 @@ async def _memory(info: BackendInfo, index: int, patience: float) -> Finding:
     try:
         with anyio.fail_after(patience):
             async with aioascend.open_device(index) as npu:
-                memory = npu.memory_info()
+                memory = await npu.memory_info()
     except (aioascend.AioascendError, TimeoutError) as error:
         return Finding(subject, "failed", *describe_failure(error, info.kind, patience))
     return Finding(subject, "ok", f"{memory.free / 2**30:.1f} of {memory.total / 2**30:.1f} GiB free")

@@ -141,7 +141,26 @@ class DeviceError(AclError):
 
 
 class DeviceLostError(DeviceError):
-    """The device is gone: nothing that was submitted to it completes."""
+    """The device is out of service: nothing that was submitted to it completes, and it takes nothing more.
+
+    It was lost, or its context stopped for good. `code` is what the library said first, `retry` always "gone".
+    `Device.reset` brings it back where the hardware does.
+    """
+
+    def __init__(
+        self,
+        code: int,
+        where: str = "",
+        detail: str = "",
+        *,
+        device: int | None = None,
+        stream: int | None = None,
+    ) -> None:
+        super().__init__(code, where, detail, device=device, stream=stream)
+        if self.retry != "gone":
+            self.retry, self.hint = _error_table.FAMILIES["DeviceLostError"]
+            self.hint = f"The device is out of service since then. {self.hint}"
+            self.args = (self._message(),)
 
 
 class UnsupportedError(AclError):

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import numpy as np
 
-from aioascend import _native
+from aioascend import _debug, _native
 from aioascend._closing import Closing
 from aioascend._threads import run_blocking
-from aioascend.errors import DependencyError, RuntimeClosedError
+from aioascend.errors import DependencyError
 from aioascend.stream import Stream
 from aioascend.tensors import TensorInfo, as_input, bind_arguments, check_tensor, dtype_of
 
@@ -67,6 +67,7 @@ class Model(_native.ModelCore, Closing):
         model = cls.__new__(cls)
         model._prepare()
         model.device = device
+        model._made_at = _debug.here()
         if isinstance(source, (bytes, bytearray, memoryview)):
             label = name or "from bytes"
         elif isinstance(source, (str, os.PathLike)):
@@ -85,6 +86,7 @@ class Model(_native.ModelCore, Closing):
         try:
             model._describe_for_python()
             model.stream = await device.create_stream()
+            model.stream._of_model = True
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await run_blocking(model._unload)
@@ -130,7 +132,7 @@ class Model(_native.ModelCore, Closing):
         """
         values = bind_arguments(self._label, self.input_infos, args, kwargs)
         arrays = [as_input(self._label, info, value) for info, value in zip(self.input_infos, values, strict=True)]
-        self._check_open()
+        self._check_usable()
         if self._dynamic == "shapes":
             results = await self._call_dynamic(arrays)
         else:
@@ -228,7 +230,7 @@ class Model(_native.ModelCore, Closing):
             RuntimeClosedError: the model or the stream is closed.
             AclError: the library refused the run.
         """
-        self._check_open()
+        self._check_usable()
         if len(inputs) != len(self.input_infos):
             names = ", ".join(info.name for info in self.input_infos)
             raise ValueError(f"model {self._label} takes {len(self.input_infos)} inputs ({names}), not {len(inputs)}")
@@ -281,10 +283,6 @@ class Model(_native.ModelCore, Closing):
         return kind, wanted
 
     # --- life cycle ---
-
-    def _check_open(self) -> None:
-        if self.closed:
-            raise RuntimeClosedError(f"model {self._label} is closed")
 
     async def close(self) -> None:
         """Wait for the runs in flight, then unload (aclmdlUnload). May be called again."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from aioascend import _native
+from aioascend import _debug, _native
 from aioascend._closing import Closing, Opening
 from aioascend._threads import run_blocking
 
@@ -34,13 +34,35 @@ class Stream(_native.StreamCore, Closing):
     """
 
     device: Device
+    _of_model = False  # which closes it, and is warned of itself
 
     def __init__(self) -> None:
         raise TypeError("streams have no public constructor; use Device.create_stream")
 
+    @property
+    def _left_open(self) -> bool:
+        return super()._left_open and not self._of_model
+
     def execute(self, model: Model, inputs: Sequence[DeviceBuffer], outputs: Sequence[DeviceBuffer]) -> Operation:
         """Run `model` on device buffers in stream order; see `Model.execute`."""
         return model.execute(inputs, outputs, stream=self)
+
+    async def abort(self) -> bool:
+        """Stop what runs on the stream and discard what is queued (aclrtStreamAbort). In a worker thread, up to 60 s.
+
+        Operations in flight raise `TaskError` with code 107023; they may have run, in part. Streams that wait for an
+        event recorded behind the discarded work would wait for ever, so they are aborted too, with whatever is on them;
+        their operations raise `DependencyError`.
+
+        Returns:
+            True: the stream goes on with what is submitted from here on. False: the device cannot abort, or the stream
+            belongs to somebody else; its operations have been given up all the same, what the device does goes on, its
+            buffers are kept until the device is closed, and this stream is closed. Create another one.
+
+        Raises:
+            RuntimeClosedError: the stream is closed.
+        """
+        return await run_blocking(self._abort)
 
     async def close(self) -> None:
         """Stop accepting, wait until what was accepted is done, give the stream back (aclrtDestroyStream).
@@ -61,6 +83,9 @@ class Stream(_native.StreamCore, Closing):
             self._report_untold()
             self.device._forget_stream(self)
 
+    def _dropped(self) -> None:
+        self._report_untold()
+
     def __repr__(self) -> str:
         state = "closed" if self.closed else f"{self.in_flight} in flight"
         return f"<Stream {self.id} on device {self.device.index}, {state}>"
@@ -73,10 +98,12 @@ class StreamContext(Opening[Stream]):
         self._device = device
         self._priority = priority
         self._flags = flags
+        self._made_at = _debug.here()
 
     async def _open(self) -> Stream:
         stream = Stream.__new__(Stream)
         stream.device = self._device
+        stream._made_at = self._made_at
 
         def create() -> Stream:
             stream._create(self._device._core, self._priority, self._flags)

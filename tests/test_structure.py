@@ -20,10 +20,11 @@ NATIVE = ROOT / "_native"
 # From the bottom up. A module imports only from lines above its own.
 LAYERS = [
     {"_error_table", "_interpreter"},
-    {"errors", "_trio"},
+    {"errors", "_trio", "_debug"},
     {"_native"},
-    {"_threads", "_closing", "_backend", "tensors"},
-    {"stream"},
+    {"_threads", "_closing", "_backend", "tensors", "debug"},
+    {"_opened"},
+    {"stream", "health"},
     {"model"},
     {"device"},
     {"__init__"},

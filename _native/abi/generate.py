@@ -3,7 +3,7 @@
 """Writes everything that follows from the ABI data; `--check` only tells whether it is up to date.
 
 acl_abi.json     -> include/acl/acl.h, functions.inc, capabilities.inc
-error_table.json -> ../../aioascend/_error_table.py, ../../docs/errors-table.md
+error_table.json -> gone.inc, ../../aioascend/_error_table.py, ../../docs/errors-table.md
 """
 
 from __future__ import annotations
@@ -210,6 +210,7 @@ def outputs() -> dict[Path, str]:
         HERE / "include" / "acl" / "acl.h": acl_header(abi),
         HERE / "functions.inc": functions_inc(abi),
         HERE / "capabilities.inc": capabilities_inc(abi),
+        HERE / "gone.inc": errors_output.gone_inc(rows),
         ROOT / "aioascend" / "_error_table.py": errors_output.python_table(rows, table),
         ROOT / "docs" / "errors-table.md": errors_output.markdown_table(rows, table),
     }

@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "live.h"
 #include "process.h"
 #include "spinning.h"
 
@@ -14,13 +15,11 @@ namespace aioascend {
 
 Bridge::Bridge() : fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
     common::spin_before_sleep(mutex_);
+    Live::counts().descriptors += fd_ >= 0;
 }
 
 Bridge::~Bridge() {
-    await_pushes();
-    if (fd_ >= 0) {
-        ::close(fd_);
-    }
+    close();
 }
 
 Bridge &Bridge::orphans() {
@@ -90,6 +89,11 @@ Ticket *Bridge::close() {
         head = std::exchange(queue_, TicketList{}).head;
     }
     await_pushes();
+    if (fd_ >= 0) {
+        ::close(fd_);
+        fd_ = -1;
+        --Live::counts().descriptors;
+    }
     return head;
 }
 

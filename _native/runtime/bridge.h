@@ -17,7 +17,7 @@ public:
     Bridge(const Bridge &) = delete;
     Bridge &operator=(const Bridge &) = delete;
 
-    int fd() const { return fd_; }
+    int fd() const { return fd_; }  // -1 once it is closed
 
     // Any thread. One lock and at most one write for the whole list; after close() the list goes to the orphans.
     // Returns how many tickets the loop has not taken yet.
@@ -28,7 +28,7 @@ public:
     // the bridge disarmed and writes again, so no wake-up is lost.
     Ticket *drain();
 
-    // No push touches this bridge any more. Returns what was still queued.
+    // No push touches this bridge any more, and its descriptor is closed. Returns what was still queued.
     Ticket *close();
 
     // Tickets without a loop (submitted by plain threads, or outliving their loop): freed by the next GIL holder.

@@ -19,6 +19,10 @@ int Command::state() const {
     return of_dst == Memory::Pending || of_src == Memory::Pending ? Memory::Pending : Memory::Ready;
 }
 
+bool Command::on_hold() const {
+    return kind == Kind::Execute && execution().on_hold();
+}
+
 bool Command::makes_task() const {
     switch (kind) {
         case Kind::Memcpy:

@@ -31,6 +31,7 @@ struct Command {
     void *subject = nullptr;           // Record, Wait: the aclrtEvent; Execute: the Execution
 
     int state() const;                 // of all the memory it needs: Pending, Ready or Failed
+    bool on_hold() const;              // Execute: its model is reserved for a run that waits
     bool makes_task() const;           // surely; an empty copy does not, a wait for what is done already need not
     aclError memory_code() const;      // the code of a failed allocation
     void stage() const;                // copy stage_from into src

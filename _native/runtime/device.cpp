@@ -2,7 +2,6 @@
 #include "device.h"
 
 #include <algorithm>
-#include <array>
 #include <system_error>
 #include <utility>
 
@@ -11,58 +10,6 @@
 #include "process.h"
 
 namespace aioascend {
-namespace {
-
-constexpr uint32_t kWholeDevice = UINT32_MAX;  // exceptions of the device itself name no stream and no task
-
-void on_exception(aclrtExceptionInfo *info, const AclApi &api, const Capabilities &can) {
-    const aclError code = can.exception_error_code
-                              ? static_cast<aclError>(api.aclrtGetErrorCodeFromExceptionInfo(info))
-                              : ACL_ERROR_RT_INTERNAL_ERROR;
-    note_exception(api.aclrtGetDeviceIdFromExceptionInfo(info), api.aclrtGetStreamIdFromExceptionInfo(info),
-                   api.aclrtGetTaskIdFromExceptionInfo(info), code);
-}
-
-// The callback carries no user data, so the library that calls is found here: one slot per loaded library.
-constexpr size_t kSlots = 8;
-const Library *g_libraries[kSlots] = {};
-
-template <size_t Slot>
-void exception_callback(aclrtExceptionInfo *info) {
-    on_exception(info, g_libraries[Slot]->api, g_libraries[Slot]->can);
-}
-
-template <size_t... Slots>
-std::array<aclrtExceptionInfoCallback, kSlots> make_callbacks(std::index_sequence<Slots...>) {
-    return {exception_callback<Slots>...};
-}
-
-aclError watch_exceptions(const Library &library) {
-    static std::mutex mutex;
-    static const auto callbacks = make_callbacks(std::make_index_sequence<kSlots>{});
-    std::lock_guard<std::mutex> lock(mutex);
-    for (size_t slot = 0; slot < kSlots; ++slot) {
-        if (g_libraries[slot] != nullptr && g_libraries[slot]->handle == library.handle) {
-            return 0;
-        }
-        if (g_libraries[slot] == nullptr) {
-            if (!library.can.exception_info || !(library.can.exception_register || library.can.exception_set)) {
-                return 0;  // failures are seen through the state of the streams only
-            }
-            g_libraries[slot] = &library;
-            const aclError code = library.can.exception_register
-                                      ? library.api.aclrtExceptionInfoCallbackRegister(callbacks[slot])
-                                      : library.api.aclrtSetExceptionInfoCallback(callbacks[slot]);
-            if (code != 0) {
-                g_libraries[slot] = nullptr;
-            }
-            return code;
-        }
-    }
-    return ACL_ERROR_INTERNAL_ERROR;
-}
-
-}  // namespace
 
 Device::Device(const Library &library, int32_t index, const Options &options)
     : library_(library),
@@ -105,6 +52,7 @@ aclError Device::open() {
         api().aclrtResetDevice(index_);
         return ACL_ERROR_RT_RESOURCE_ALLOC_FAIL;
     }
+    progress_ns = monotonic_ns();
     fault_ = 0;
     ended_ = false;
     closed_ = false;
@@ -124,52 +72,99 @@ aclError Device::close() {
     }
     {
         std::unique_lock<std::mutex> lock(mutex_);
-        streams_changed_.wait(lock, [this] { return streams_.empty() || shutting_down(); });
+        const auto over = [this] {
+            return (streams_.empty() && (calls_ == 0 || fault_ != 0)) || shutting_down();
+        };
+        while (!streams_changed_.wait_for(lock, std::chrono::milliseconds(100), over)) {
+        }  // nobody says so when a fault comes
         if (shutting_down()) {
             return 0;  // whoever shuts down stops the threads
         }
+        ending_ = true;
     }
     reports_.stop();
+    if ((fault_ != 0 || orphans_run()) && can().device_force_reset) {
+        // Nothing can be given back in order. If the force fails too, there is nothing to be done.
+        api().aclrtResetDeviceForce(index_);
+        end_reset();
+        return 0;
+    }
     worker_.post([this] {
         device_memory_.close();
         pinned_memory_.close();
     });
     worker_.stop();
     unregister_device(this);
+    for (aclrtEvent event : take_events()) {
+        api().aclrtDestroyEvent(event);
+    }
+    const aclError code = api().aclrtResetDevice(index_);
+    device_memory_.free_quarantined();
+    pinned_memory_.free_quarantined();
+    ended_ = true;
+    return fault_ != 0 ? 0 : code;
+}
+
+void Device::keep_orphan(Stream &stream) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    orphans_.push_back(stream.shared_from_this());
+}
+
+// Those whose work has ended are destroyed.
+bool Device::orphans_run() {
+    std::vector<std::shared_ptr<Stream>> orphans;
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        orphans.swap(orphans_);
+    }
+    bool run = false;
+    for (const auto &stream : orphans) {
+        bool complete;
+        if (stream->query_own(complete) == 0 && complete) {
+            ContextGuard guard(api(), context_);
+            api().aclrtDestroyStream(stream->own_handle());
+        } else {
+            run = true;
+        }
+    }
+    return run;
+}
+
+std::unordered_set<aclrtEvent> Device::take_events() {
+    std::lock_guard<std::mutex> lock(events_mutex_);
     for (Marker *marker : buried_) {
         if (marker->event != nullptr) {
-            api().aclrtDestroyEvent(marker->event);
+            events_.insert(marker->event);
         }
         delete marker;
     }
     buried_.clear();
-    std::unordered_set<aclrtEvent> left;
-    {
-        std::lock_guard<std::mutex> lock(events_mutex_);
-        left.swap(events_);
+    return std::exchange(events_, {});
+}
+
+bool Device::begin_call(bool even_when_closed) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (ending_ || (closed_ && !even_when_closed)) {
+        return false;
     }
-    for (aclrtEvent event : left) {
-        api().aclrtDestroyEvent(event);
-    }
-    aclError code = api().aclrtResetDevice(index_);
-    if (code == ACL_ERROR_RT_LOST_HEARTBEAT || code == ACL_ERROR_RT_SOCKET_CLOSE) {
-        // A lost device has nothing left to give back in order. If the force fails too, there is nothing to be done.
-        if (can().device_force_reset) {
-            api().aclrtResetDeviceForce(index_);
-        }
-        code = 0;
-    }
-    device_memory_.free_quarantined();
-    pinned_memory_.free_quarantined();
-    ended_ = true;
-    return code;
+    ++calls_;
+    return true;
+}
+
+void Device::end_call() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    --calls_;
+    streams_changed_.notify_all();
 }
 
 bool Device::close_later() {
     const auto left = streams();
-    if (std::all_of(left.begin(), left.end(), [](const auto &stream) { return stream->idle(); })) {
+    const bool idle = std::all_of(left.begin(), left.end(), [](const auto &stream) { return stream->idle(); });
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (idle && calls_ == 0) {
         return false;  // those that are left are about to be destroyed
     }
+    lock.unlock();
     // Not on a thread that the interpreter would wait for: what is in flight may never end.
     std::thread([this] { close(); }).detach();
     return true;
@@ -249,60 +244,13 @@ void Device::unblock_streams() {
     }
 }
 
-void Device::told(const std::shared_ptr<Failure> &failure) {
-    if (forked()) {
-        return;
-    }
-    const auto all = streams();
-    std::lock_guard<std::mutex> failures(failure_mutex);
-    if (failure->told) {
-        return;
-    }
-    failure->told = true;
-    for (const auto &stream : all) {
-        stream->close_taint(*failure);
-    }
-}
-
-void Device::note_exception(uint32_t stream_id, uint32_t task_id, aclError code) {
-    std::lock_guard<std::mutex> lock(exception_mutex_);
-    exceptions_.push_back({stream_id, task_id, code});
-    has_exceptions_.store(true, std::memory_order_release);
-}
-
-void Device::apply_exceptions() {
-    if (!has_exceptions_.load(std::memory_order_acquire)) {
-        return;
-    }
-    std::vector<Exception> noted;
-    {
-        std::lock_guard<std::mutex> lock(exception_mutex_);
-        noted.swap(exceptions_);
-        has_exceptions_.store(false, std::memory_order_release);
-    }
-    for (const Exception &exception : noted) {
-        if (exception.stream_id == kWholeDevice) {
-            fault_ = exception.code;
-            continue;
-        }
-        for (const auto &stream : streams()) {
-            // Without stream ids any stream of the device may be meant: then all that are busy are affected.
-            const bool meant = stream->id() >= 0 ? stream->id() == static_cast<int32_t>(exception.stream_id)
-                                                 : stream->in_flight() != 0;
-            if (meant && !stream->mark_failed(exception.task_id, exception.code)) {
-                note_exception(exception.stream_id, exception.task_id, exception.code);
-            }
-        }
-    }
-}
-
 void Device::bury(Marker *marker) {
     buried_.push_back(marker);
 }
 
-void Device::wake_waiters() {
+void Device::wake_waiters(std::chrono::steady_clock::time_point deadline) {
     for (const auto &stream : streams()) {
-        stream->wake_waiters();
+        stream->wake_waiters(deadline);
     }
     streams_changed_.notify_all();
 }
@@ -325,6 +273,9 @@ void Device::outbox_add(Ticket *ticket) {
 }
 
 size_t Device::outbox_send() {
+    if (!outbox_.empty()) {
+        progress_ns = monotonic_ns();
+    }
     size_t least = outbox_.empty() ? 0 : SIZE_MAX;
     for (auto &[bridge, tickets] : outbox_) {
         least = std::min(least, bridge->push(tickets));

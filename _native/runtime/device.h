@@ -29,6 +29,16 @@ struct Options {
     size_t pinned_cache_bytes = size_t(256) << 20;
 };
 
+struct Health {
+    aclError fault = 0;       // why it is out of service
+    int64_t failed_ns = 0;    // when it was taken out of service
+    int64_t progress_ns = 0;  // when something was finished last
+    size_t in_flight = 0, queued = 0;
+    size_t orphans = 0;       // streams given up, whose work goes on
+};
+
+aclError watch_exceptions(const Library &library);  // once per library
+
 class Device {
 public:
     Device(const Library &library, int32_t index, const Options &options);
@@ -41,10 +51,14 @@ public:
     bool ended() const { return ended_.load(); }    // nothing of it runs any more
     // Closes it in the background, once its streams are drained; false when there is nothing to wait for.
     bool close_later();
+    // Blocking; off the loop. Gives up everything at once and resets the device, from everybody in this process. Can be
+    // repeated while the device does not come back.
+    aclError reset_by_force();
 
     aclError create_stream(uint32_t priority, uint32_t flags, std::shared_ptr<Stream> &out);  // blocking
     aclError wrap_stream(aclrtStream handle, std::shared_ptr<Stream> &out);                   // blocking
     void forget(Stream &stream);
+    void keep_orphan(Stream &stream);  // its work cannot be stopped, and goes on
     std::vector<std::shared_ptr<Stream>> streams();
     void unblock_streams();  // worker: memory has come, or a record has been issued
 
@@ -67,10 +81,18 @@ public:
     void told(const std::shared_ptr<Failure> &failure);
 
     // Called by the exception callback, on any thread of the library.
-    void note_exception(uint32_t stream_id, uint32_t task_id, aclError code);
+    void note_exception(const DeviceException &exception);
     // Report thread, before tickets are settled: find the operations that the noted exceptions belong to.
     void apply_exceptions();
-    aclError fault() const { return fault_.load(); }  // of the device itself; 0: none
+
+    // Takes the device out of service: its operations fail, nothing more is sent to it. Any thread; does not block.
+    void fail(aclError code);
+    aclError fault() const { return fault_.load(); }  // why it is out of service; 0: it is not
+    std::shared_ptr<Failure> fault_failure() const { return fault_failure_; }  // once there is a fault
+    Health health();
+    // Looks for what the reports do not tell, unless somebody has done so that recently. The report thread does it, and
+    // the worker should that be stuck.
+    void sweep(int64_t at_most_every_ns);
 
     const AclApi &api() const { return library_.api; }
     const Capabilities &can() const { return library_.can; }
@@ -83,7 +105,12 @@ public:
     ReportThread &reports() { return reports_; }
 
     void bury(Marker *marker);  // a late report may still name it: kept until the report thread has ended
-    void wake_waiters();        // of threads that wait for streams, when the process shuts down
+    // Of threads that wait for streams, when the process shuts down.
+    void wake_waiters(std::chrono::steady_clock::time_point deadline);
+
+    // Around calls of other threads that may take their time: the device is not reset under them. False: it is too late.
+    bool begin_call(bool even_when_closed);
+    void end_call();
 
     // Tickets on their way to their loops, one push per loop; settle_mutex held.
     void outbox_add(Ticket *ticket);
@@ -94,16 +121,18 @@ public:
     std::mutex failure_mutex;
     // Held by whoever settles tickets, so that they are delivered in order.
     std::mutex settle_mutex;
+    std::mutex abort_mutex;  // one abort at a time; the first to be taken
     int64_t reports_requested() const { return callbacks_launched.load(std::memory_order_relaxed); }
     std::atomic<int64_t> callbacks_launched{0};
+    std::atomic<int64_t> progress_ns{0};  // when operations were settled last
 
 private:
     aclError adopt(std::shared_ptr<Stream> stream, std::shared_ptr<Stream> &out);
-
-    struct Exception {
-        uint32_t stream_id, task_id;
-        aclError code;
-    };
+    void abandon_streams();  // settle_mutex held
+    void mark_runs_failed(const DeviceException &exception);
+    void end_reset();
+    bool orphans_run();
+    std::unordered_set<aclrtEvent> take_events();
 
     const Library &library_;
     const int32_t index_;
@@ -112,13 +141,19 @@ private:
     std::atomic<bool> closed_{true};
     std::atomic<bool> ended_{true};
     std::atomic<aclError> fault_{0};
+    std::shared_ptr<Failure> fault_failure_;  // written once, before fault_
+    std::atomic<int64_t> failed_ns_{0};
+    std::atomic<int64_t> last_sweep_ns_{0};
     std::mutex mutex_;
-    std::condition_variable streams_changed_;
+    std::condition_variable streams_changed_;  // or calls_
+    size_t calls_ = 0;     // of other threads, in progress
+    bool ending_ = false;  // nobody waits for it any more
     std::vector<std::shared_ptr<Stream>> streams_;
+    std::vector<std::shared_ptr<Stream>> orphans_;
     std::mutex events_mutex_;
     std::unordered_set<aclrtEvent> events_;
     std::mutex exception_mutex_;
-    std::vector<Exception> exceptions_;
+    std::vector<DeviceException> exceptions_;
     std::atomic<bool> has_exceptions_{false};
     std::vector<std::pair<Bridge *, TicketList>> outbox_;
     std::vector<Marker *> buried_;  // settle_mutex

@@ -100,8 +100,12 @@ void Execution::give_back() {
     model_.idle.push_back(this);
 }
 
+bool Execution::on_hold() const {
+    return held != 0 && held == model_.hold.load(std::memory_order_acquire);
+}
+
 int Execution::state() const {
-    if (held != 0 && held == model_.hold.load(std::memory_order_acquire)) {
+    if (on_hold()) {
         return Memory::Pending;
     }
     return worst_state(outputs, worst_state(inputs, Memory::Ready));

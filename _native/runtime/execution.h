@@ -49,6 +49,7 @@ public:
     size_t dynamic_index = 0;
     std::vector<uint64_t> dynamic_values;
 
+    bool on_hold() const;  // until a run that waits is over
     int state() const;
     aclError memory_code() const;
     aclError issue(aclrtStream stream);  // stream == nullptr: run now and wait (aclmdlExecute)

@@ -182,6 +182,18 @@ void MemoryPool::close() {
     }
 }
 
+void MemoryPool::abandon() {
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        closed_ = true;
+        if (kind_ == MemoryKind::Device) {
+            blocks_.clear();  // whatever is freed from here on may be somebody else's by now
+        }
+    }
+    trim();
+    free_quarantined();
+}
+
 bool MemoryPool::contains(const void *address, size_t size) {
     const char *begin = static_cast<const char *>(address);
     std::lock_guard<std::mutex> lock(mutex_);

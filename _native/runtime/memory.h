@@ -50,6 +50,7 @@ public:
     aclError wait(Memory *memory);  // blocks until it is ready; its code when it failed
     void trim();                    // worker only: give the cache back to the driver
     void close();                   // worker only, last: device memory goes with the device, whoever holds it
+    void abandon();                 // the device was reset by force: its memory has gone already
     bool contains(const void *address, size_t size);  // inside a live or cached block
     MemoryStatistics statistics();
 

@@ -2,7 +2,9 @@
 #include "process.h"
 
 #include <pthread.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -56,11 +58,21 @@ void unregister_device(Device *device) {
     all.erase(std::remove(all.begin(), all.end(), device), all.end());
 }
 
-void note_exception(uint32_t device_index, uint32_t stream_id, uint32_t task_id, int32_t code) noexcept try {
+OpenDevices count_open_devices() {
+    OpenDevices counts;
+    std::lock_guard<std::mutex> lock(registry().mutex);
+    for (Device *device : registry().devices) {
+        ++counts.devices;
+        counts.streams += device->streams().size();
+    }
+    return counts;
+}
+
+void note_exception(uint32_t device_index, const DeviceException &exception) noexcept try {
     std::lock_guard<std::mutex> lock(registry().mutex);
     for (Device *device : registry().devices) {
         if (device->index() == static_cast<int32_t>(device_index)) {
-            device->note_exception(stream_id, task_id, code);
+            device->note_exception(exception);
         }
     }
 } catch (...) {
@@ -78,10 +90,15 @@ void shut_down() {
     }
     const auto deadline = std::chrono::steady_clock::now() + kPatience;
     for (Device *device : open) {
-        device->wake_waiters();
+        device->wake_waiters(deadline);
         device->reports().leave(deadline);
         device->worker().leave(deadline);
     }
+}
+
+uint32_t kernel_thread_id() {
+    thread_local const auto id = static_cast<uint32_t>(syscall(SYS_gettid));
+    return id;
 }
 
 int64_t monotonic_ns() {

@@ -2,12 +2,14 @@
 // What concerns the whole process: fork, exit, and the devices that are open.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 namespace aioascend {
 
 class Device;
+struct DeviceException;
 
 // True in a child made by fork after the runtime was used: no ACL call may be made here.
 bool forked();
@@ -19,8 +21,14 @@ bool shutting_down();
 
 void register_device(Device *device);
 void unregister_device(Device *device);
+struct OpenDevices {
+    size_t devices = 0, streams = 0;
+};
+OpenDevices count_open_devices();
 // The open devices with this index: exceptions name no library.
-void note_exception(uint32_t device_index, uint32_t stream_id, uint32_t task_id, int32_t code) noexcept;
+void note_exception(uint32_t device_index, const DeviceException &exception) noexcept;
+
+uint32_t kernel_thread_id();  // of the calling thread
 
 int64_t monotonic_ns();
 

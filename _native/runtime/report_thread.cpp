@@ -8,6 +8,7 @@
 #include <chrono>
 
 #include "device.h"
+#include "live.h"
 #include "process.h"
 
 namespace aioascend {
@@ -98,6 +99,7 @@ void ReportThread::on_report(void *data) {
 }
 
 void ReportThread::run() {
+    const Counted alive(Live::counts().threads);
     t_reports = this;
     prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);  // of 50 us, without this
     device_.api().aclrtSetCurrentContext(device_.context());
@@ -117,9 +119,7 @@ void ReportThread::run() {
             std::unique_lock<std::mutex> lock(mutex_);
             changed_.wait_for(lock, kBackOff);
         }
-        if (monotonic_ns() - last_sweep_ns_ > kSweepEveryNs) {
-            sweep();
-        }
+        device_.sweep(kSweepEveryNs);
     }
 }
 
@@ -172,26 +172,12 @@ size_t ReportThread::flush() {
     device_.apply_exceptions();
     while (Marker *marker = batch_head_) {
         batch_head_ = marker->next;
-        if (!marker->lost) {  // given up by the sweep, which runs on this thread; its stream may be gone
+        if (!marker->lost) {  // given up by a sweep; its stream may be gone
             marker->stream->report_arrived(marker);
         }
     }
     batch_tail_ = nullptr;
     return device_.outbox_send();
-}
-
-void ReportThread::sweep() {
-    last_sweep_ns_ = monotonic_ns();
-    std::lock_guard<std::mutex> settling(device_.settle_mutex);
-    device_.apply_exceptions();
-    for (const auto &stream : device_.streams()) {
-        if (device_.fault() != 0) {
-            stream->abandon(device_.fault(), Outcome::Failed);
-        } else {
-            stream->sweep(last_sweep_ns_);
-        }
-    }
-    device_.outbox_send();
 }
 
 }  // namespace aioascend

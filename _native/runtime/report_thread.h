@@ -43,7 +43,6 @@ private:
     aclError process_reports();
     aclError process_events();
     size_t flush();  // how many operations the loop has yet to take
-    void sweep();
 
     Device &device_;
     Thread thread_;
@@ -55,7 +54,6 @@ private:
     bool stop_ = false;
     Marker *batch_head_ = nullptr;  // this thread only
     Marker *batch_tail_ = nullptr;
-    int64_t last_sweep_ns_ = 0;
     uint64_t flush_ = 0;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What became of an operation: reports, failures and what they reach, reports that never come. Everything here runs
-// on the report thread (or the worker) with the device's settle_mutex held, so tickets leave in stream order.
+// What became of an operation: reports, failures and what they reach. Everything here runs on the report thread (or the
+// worker) with the device's settle_mutex held, so tickets leave in stream order. Reports that never come: give_up.cpp.
 //
 // A report carries no status. A failed task is known through the exception callback, which names its stream and task
 // (Device::note_exception); asking for the stream's state before settling makes the library hand over what it has.
@@ -19,22 +19,17 @@ bool at_or_before(uint32_t a, uint32_t b) {
     return static_cast<int32_t>(b - a) >= 0;
 }
 
-// The stream is being aborted, or captured: that passes, and what was discarded is given up by the sweeper.
-bool passing(aclError code) {
-    return code == ACL_ERROR_RT_DEVICE_TASK_ABORT || code == ACL_ERROR_RT_STREAM_ABORT ||
-           code == ACL_ERROR_RT_STREAM_CAPTURED;
-}
+}  // namespace
 
-std::shared_ptr<Failure> new_failure(const Device &device, aclError code) {
+std::shared_ptr<Failure> new_failure(const Device &device, aclError code, int32_t stream) {
     static std::atomic<uint64_t> ids{0};
     auto failure = std::make_shared<Failure>();
     failure->id = ++ids;
     failure->code = code;
     failure->device = device.index();
+    failure->stream_id = stream;
     return failure;
 }
-
-}  // namespace
 
 void Stream::report_arrived(Marker *marker) {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -178,19 +173,20 @@ void Stream::close_taint(const Failure &failure) {
 }
 
 // ticket: the one that failed, or null when all that is known is that one of those in flight did.
-void Stream::start_failure(Ticket *ticket, aclError code, uint32_t task, bool issued) {
+// behind: which are those.
+void Stream::start_failure(Ticket *ticket, uint64_t behind, aclError code, uint32_t task, bool issued) {
     std::lock_guard<std::mutex> failures(device_.failure_mutex);
-    const uint64_t from = ticket ? ticket->seq : retired_seq_;
+    const uint64_t from = ticket ? ticket->seq : behind;
     if (failure_at(from + (ticket ? 0 : 1))) {
         return;  // it ran behind an earlier failure, which is what its awaiter has to know
     }
-    auto failure = new_failure(device_, code);
-    failure->stream_id = id_;
+    auto failure = new_failure(device_, code, id_);
     failure->task_id = task;
     failure->issued = issued;
     if (ticket) {
         failure->seq = ticket->seq;
         failure->kind = ticket->kind;
+        failure->owner = ticket->owner;
         ticket->fail(failure, Outcome::Failed);
     }
     add_taint(failure, from, Taint::kOpen);
@@ -200,14 +196,14 @@ void Stream::start_failure(Ticket *ticket, aclError code, uint32_t task, bool is
 bool Stream::mark_failed(uint32_t task, aclError code) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (!device_.can().last_task_id) {
-        start_failure(nullptr, code, task, true);
+        start_failure(nullptr, retired_seq_, code, task, true);
         return true;
     }
     // The exact id first: where ids have fewer than 32 bits, comparing them goes wrong when they wrap around.
     for (const bool exact : {true, false}) {
         for (Ticket *ticket = flight_.head; ticket != nullptr; ticket = ticket->next) {
             if (exact ? ticket->last_task == task : at_or_before(task, ticket->last_task)) {
-                start_failure(ticket, code, task, true);
+                start_failure(ticket, 0, code, task, true);
                 return true;
             }
         }
@@ -215,8 +211,35 @@ bool Stream::mark_failed(uint32_t task, aclError code) {
     if (issuing_ && !at_or_before(task, retired_task_)) {
         return false;
     }
-    start_failure(nullptr, code, task, true);
+    start_failure(nullptr, retired_seq_, code, task, true);
     return true;
+}
+
+// With mutex_ held.
+Ticket *Stream::first_run(bool &only) {
+    Ticket *first = nullptr;
+    only = true;
+    for (Ticket *ticket = flight_.head; ticket != nullptr; ticket = ticket->next) {
+        if (ticket->kind == Kind::Execute && ticket->outcome == Outcome::Ok) {
+            only = first == nullptr;
+            first = first ? first : ticket;
+        }
+    }
+    return first;
+}
+
+bool Stream::runs_of(uint32_t thread) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    bool only;
+    return runner_ == thread && first_run(only) != nullptr;
+}
+
+void Stream::mark_run_failed(const DeviceException &exception, bool only_here) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    bool only;
+    if (Ticket *run = first_run(only)) {
+        start_failure(only && only_here ? run : nullptr, run->seq - 1, exception.code, exception.task_id, true);
+    }
 }
 
 void Stream::reap(uint64_t flush) {
@@ -255,126 +278,6 @@ void Stream::confirm() {
     std::lock_guard<std::mutex> lock(mutex_);
     --finishing_;
     note_drained();
-}
-
-void Stream::abandon(aclError code, Outcome outcome) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    while (!queue_.empty()) {
-        Ticket *ticket = queue_.front().ticket;
-        if (issuing_) {
-            break;  // the worker holds the first one; it comes back with a code of its own
-        }
-        queue_.pop_front();
-        ticket->on_host = false;
-        issued_seq_.store(ticket->seq, std::memory_order_release);
-        in_flight_.fetch_add(1, std::memory_order_relaxed);
-        flight_.append(ticket);
-    }
-    while (!markers_.empty()) {
-        lose_marker();
-    }
-    abandoned_ = true;
-    retire_unreported(issued_seq_, code, outcome);
-    device_.worker().post([&device = device_] { device.unblock_streams(); });  // waits for records made here
-}
-
-// Everything up to seq, although no report says that the device is past it.
-void Stream::retire_unreported(uint64_t seq, aclError code, Outcome outcome) {
-    auto failure = new_failure(device_, code);
-    failure->stream_id = id_;
-    for (Ticket *ticket = flight_.head; ticket != nullptr && ticket->seq <= seq; ticket = ticket->next) {
-        if (ticket->outcome == Outcome::Ok) {
-            ticket->fail(failure, outcome);
-        }
-        ticket->unreliable = true;
-    }
-    lost_seq_.store(seq);
-    retire_locked(seq);
-}
-
-void Stream::lose_marker() {
-    Marker *marker = markers_.front();
-    markers_.pop_front();
-    marker->lost = true;
-    if (!device_.can().launch_callback) {
-        device_.reports().unwatch_event(marker);
-    }
-    device_.bury(marker);
-}
-
-void Stream::give_up_oldest_marker() {
-    const uint64_t seq = markers_.front()->seq;
-    lose_marker();
-    retire_unreported(seq, 0, Outcome::Lost);
-}
-
-// Whether it has waited too long for a record that was discarded, with an aborted stream for example.
-bool Stream::stranded(int64_t now_ns) {
-    bool waits = false;
-    {
-        std::lock_guard<std::mutex> failures(device_.failure_mutex);
-        for (const PendingWait &wait : waits_) {
-            waits = waits || wait.source->lost_seq_.load() >= wait.source_seq;
-        }
-    }
-    if (!waits) {
-        stranded_since_ns_ = 0;
-    } else if (stranded_since_ns_ == 0) {
-        stranded_since_ns_ = now_ns;
-    }
-    return waits && now_ns - stranded_since_ns_ > device_.options().report_timeout_ms * int64_t(1000000);
-}
-
-// For streams of somebody else: whether the device is past what carries the oldest report.
-aclError Stream::query_markers(bool &complete) {
-    aclrtEvent event;
-    {
-        std::lock_guard<std::mutex> lock(mutex_);
-        event = markers_.empty() ? nullptr : markers_.front()->event;
-    }
-    complete = event != nullptr && device_.event_complete(event);
-    return 0;
-}
-
-void Stream::sweep(int64_t now_ns) {
-    uint64_t issued;
-    {
-        std::lock_guard<std::mutex> lock(mutex_);
-        if ((in_flight_ == 0 && markers_.empty()) || !device_.can().stream_query) {
-            return;
-        }
-        issued = issued_seq_;
-    }
-    bool complete;
-    const aclError code = foreign_ ? query_markers(complete) : query(complete);
-    if (code != 0) {
-        if (!passing(code)) {
-            abandon(code, Outcome::Failed);
-        }
-        return;
-    }
-    device_.apply_exceptions();
-    if (!complete && stranded(now_ns)) {
-        abandon(0, Outcome::Lost);
-        return;
-    }
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (foreign_ && markers_.empty() && in_flight_ != 0) {
-        launch_marker();  // the only way to learn how far it is
-    } else if (!complete) {
-        for (Marker *marker : markers_) {
-            marker->idle_since_ns = 0;
-        }
-        if (wanted_seq_ > std::max(marker_seq_, retired_seq_) && issued_seq_ >= wanted_seq_) {
-            launch_marker();
-        }
-    } else if (markers_.empty()) {
-        retire_locked(issued);  // nobody waited for it
-    } else if (markers_.front()->idle_since_ns == 0) {
-        markers_.front()->idle_since_ns = now_ns;
-    } else if (now_ns - markers_.front()->idle_since_ns > device_.options().report_timeout_ms * int64_t(1000000)) {
-        give_up_oldest_marker();
-    }
 }
 
 }  // namespace aioascend

@@ -3,6 +3,7 @@
 #include "stream.h"
 
 #include <algorithm>
+#include <thread>
 
 #include "context_guard.h"
 #include "device.h"
@@ -29,9 +30,16 @@ int Stream::submit(Ticket &ticket, const Command &command) {
     if (forked()) {
         return kForked;
     }
+    ticket.kind = command.kind;
     std::lock_guard<std::mutex> lock(mutex_);
     if (destroyed_ || (closed_ && command.kind != Kind::Join)) {
         return kClosed;
+    }
+    if (aborting_) {
+        return kAborting;
+    }
+    if (device_.fault() != 0 && command.kind != Kind::Join) {
+        return kOutOfService;
     }
     if (poisoned_.load(std::memory_order_acquire)) {
         if (auto failure = open_failure()) {
@@ -39,10 +47,9 @@ int Stream::submit(Ticket &ticket, const Command &command) {
             return kPoisoned;
         }
     }
-    ticket.kind = command.kind;
-    if (command.kind == Kind::Wait && ticket.extra) {
+    if (command.kind == Kind::Wait && ticket.extra && ticket.extra->source) {
         std::lock_guard<std::mutex> failures(device_.failure_mutex);
-        waits_.push_back({last_seq() + 1, ticket.extra->source, ticket.extra->source_seq});
+        waits_.push_back({last_seq() + 1, ticket.extra->source, ticket.extra->source_seq, command.subject});
     }
     ticket.seq = last_seq() + 1;
     // On a stream of somebody else we cannot know how full its queue is, so a launch may block.
@@ -56,11 +63,14 @@ int Stream::submit(Ticket &ticket, const Command &command) {
             code = issue(command, ticket.last_task);
         }
         if (code != 0) {
-            std::lock_guard<std::mutex> failures(device_.failure_mutex);
-            if (!waits_.empty() && waits_.back().seq == ticket.seq) {
-                waits_.pop_back();
+            {
+                std::lock_guard<std::mutex> failures(device_.failure_mutex);
+                if (!waits_.empty() && waits_.back().seq == ticket.seq) {
+                    waits_.pop_back();
+                }
             }
-            return code;
+            suspect();
+            return device_.fault() != 0 ? int(kOutOfService) : code;
         }
         last_seq_.store(ticket.seq, std::memory_order_release);
         accept(ticket);
@@ -87,6 +97,9 @@ int Stream::state_of(const Ticket &ticket, const Command &command) {
 // Runs with the lock (direct) or without it (worker), so it touches no member that changes.
 aclError Stream::issue(const Command &command, uint32_t &last_task) const {
     const AclApi &api = device_.api();
+    if (command.kind == Kind::Execute) {
+        runner_ = kernel_thread_id();
+    }
     const aclError code = command.issue(api, handle_);
     // Without a task of its own the call leaves the thread's last id as it was: that of some other stream's task.
     if (code == 0 && command.makes_task() && device_.can().last_task_id) {
@@ -114,10 +127,10 @@ int Stream::arm(Ticket &ticket) {
         return kForked;
     }
     std::lock_guard<std::mutex> lock(mutex_);
+    wanted_seq_ = std::max(wanted_seq_, ticket.seq);
     if (ticket.seq <= std::max(retired_seq_, marker_seq_)) {
         return kSubmitted;
     }
-    wanted_seq_ = std::max(wanted_seq_, ticket.seq);
     if (foreign_) {
         wake_worker();
     } else if (!ticket.on_host) {
@@ -215,7 +228,7 @@ void Stream::issue_queued() {
     blocked_.store(false);
     std::unique_lock<std::mutex> lock(mutex_);
     ContextGuard guard(device_.api(), device_.context());
-    while (!queue_.empty() && in_flight_ < device_.options().flight_limit) {
+    while (!aborting_ && !queue_.empty() && in_flight_ < device_.options().flight_limit) {
         Queued &first = queue_.front();
         Ticket &ticket = *first.ticket;
         const int state = state_of(ticket, first.command);
@@ -238,9 +251,15 @@ void Stream::issue_queued() {
                 code = issue(first.command, ticket.last_task);
                 lock.lock();
                 issuing_ = false;
+                issued_.notify_all();
             }
             if (code != 0) {
-                start_failure(&ticket, code, 0, false);
+                suspect();
+                if (device_.fault() != 0) {
+                    ticket.fail(device_.fault_failure(), Outcome::Failed);
+                } else {
+                    start_failure(&ticket, 0, code, 0, false);
+                }
             }
         }
         queue_.pop_front();
@@ -260,17 +279,22 @@ size_t Stream::queued() {
     return queue_.size();
 }
 
+bool Stream::given_up() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return abandoned_;
+}
+
 bool Stream::idle() {
     std::lock_guard<std::mutex> lock(mutex_);
     return drained() && markers_.empty();
 }
 
-aclError Stream::query(bool &complete) {
+aclError Stream::query(bool &complete, aclrtStream stream) {
     ContextGuard guard(device_.api(), device_.context());
     aclrtStreamStatus status = ACL_STREAM_STATUS_NOT_READY;
     aclError code = guard.status();
     if (code == 0) {
-        code = device_.api().aclrtStreamQuery(handle_, &status);
+        code = device_.api().aclrtStreamQuery(stream, &status);
     }
     complete = code == 0 && status == ACL_STREAM_STATUS_COMPLETE;
     return code;
@@ -304,12 +328,13 @@ aclError Stream::destroy() {
         }
         destroyed_ = true;
     }
-    aclrtStream mine = foreign_ ? waiter_ : handle_;
+    const aclrtStream mine = own_handle();
     aclError code = 0;
-    if (mine != nullptr) {
+    if (mine != nullptr && abandoned_ && !device_.can().stream_force_destroy) {
+        device_.keep_orphan(*this);  // to destroy it would mean to wait for it
+    } else if (mine != nullptr) {
         device_.reports().unsubscribe(mine);
-        code = abandoned_ && device_.can().stream_force_destroy ? api.aclrtDestroyStreamForce(mine)
-                                                                : api.aclrtDestroyStream(mine);
+        code = abandoned_ ? api.aclrtDestroyStreamForce(mine) : api.aclrtDestroyStream(mine);
     }
     for (Marker *marker : spare_markers_) {
         if (marker->event != nullptr) {
@@ -319,6 +344,16 @@ aclError Stream::destroy() {
     }
     device_.forget(*this);
     return code;
+}
+
+void Stream::wake_waiters(std::chrono::steady_clock::time_point deadline) {
+    // With the lock, or whoever is about to wait, having looked before the process began to shut down, would be missed.
+    // But it may be held in a launch that does not return.
+    std::unique_lock<std::mutex> lock(mutex_, std::defer_lock);
+    while (!lock.try_lock() && std::chrono::steady_clock::now() < deadline) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    drained_.notify_all();
 }
 
 void Stream::destroy_when_drained() {

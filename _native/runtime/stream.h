@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -16,6 +17,7 @@
 namespace aioascend {
 
 class Device;
+struct StreamSnapshot;
 
 // One report asked of the device: everything up to `seq` is done when it arrives. Its address travels through
 // aclrtLaunchCallback, which keeps 48 bits of it; it stays allocated while a report may still come.
@@ -44,9 +46,11 @@ struct PendingWait {
     uint64_t seq = 0;
     std::shared_ptr<Stream> source;
     uint64_t source_seq = 0;
+    aclrtEvent event = nullptr;
 };
 
-enum SubmitStatus : int { kSubmitted = 0, kClosed = -1, kPoisoned = -2, kForked = -3 };  // > 0: an ACL code
+// > 0: an ACL code
+enum SubmitStatus : int { kSubmitted = 0, kClosed = -1, kPoisoned = -2, kForked = -3, kOutOfService = -4, kAborting = -5 };
 
 class Stream : public std::enable_shared_from_this<Stream> {
 public:
@@ -61,21 +65,28 @@ public:
     int arm(Ticket &ticket);
     // Moves a ticket that has no loop yet to a bridge. False when it has already been delivered.
     bool rebind(Ticket &ticket, Bridge &bridge);
-    aclError query(bool &complete);
+    aclError query(bool &complete) { return query(complete, handle_); }
+    aclError query_own(bool &complete) { return query(complete, own_handle()); }
     // Stops accepting; what was accepted is still resolved.
     void close();
     // After close(): blocks until the stream is drained, then gives the handle back. Never on a loop's thread.
     aclError destroy();
     // Never blocks: the worker destroys the stream once it is drained.
     void destroy_when_drained();
+    // Blocking; off the loop. Discards what is on it and on the streams that wait for it. False: the library cannot, so
+    // its work goes on, the operations are given up all the same, and the stream is closed.
+    bool abort();
 
     aclrtStream handle() const { return handle_; }
+    aclrtStream own_handle() const { return foreign_ ? waiter_ : handle_; }
     int32_t id() const { return id_; }
     uint64_t issued_seq() const { return issued_seq_.load(std::memory_order_acquire); }
     uint64_t last_seq() const { return last_seq_.load(std::memory_order_acquire); }
     size_t in_flight() const { return in_flight_.load(std::memory_order_relaxed); }
     size_t queued();
-    bool idle();  // nothing of it is on its way
+    bool idle();      // nothing of it is on its way
+    bool given_up();  // its operations are resolved, its work may go on
+    StreamSnapshot snapshot();  // for debug mode
 
     // --- the device's threads ---
     void issue_queued();                    // worker: issue what fits
@@ -84,10 +95,14 @@ public:
     // Report thread, once in a flush: let the library hand over failures it has noticed, here and where this waited.
     void reap(uint64_t flush);
     bool mark_failed(uint32_t task, aclError code);  // false: its ticket is not known yet, ask again
-    void abandon(aclError code, Outcome outcome);    // no report will come: resolve everything with this
+    bool runs_of(uint32_t thread);                   // runs of models are in flight that this thread has submitted
+    void mark_run_failed(const DeviceException &exception, bool only_here);
+    // No report will come: resolve everything with this.
+    void abandon(const std::shared_ptr<Failure> &failure, Outcome outcome);
+    void handle_has_gone();  // with a reset of the device
     void confirm();                                  // worker: clear the library's own record of a failure
     void report_arrived(Marker *marker);
-    void wake_waiters() { drained_.notify_all(); }
+    void wake_waiters(std::chrono::steady_clock::time_point deadline);
     void close_taint(const Failure &failure);        // the failure has been told; failure_mutex held
     std::shared_ptr<Failure> failure_at(uint64_t seq);  // the failure that reaches this position; failure_mutex held
     std::shared_ptr<Failure> open_failure();               // known, and nobody has been told yet
@@ -100,6 +115,7 @@ private:
         Command command;
     };
 
+    void explain_queue(StreamSnapshot &out);
     aclError issue(const Command &command, uint32_t &last_task) const;
     static int state_of(const Ticket &ticket, const Command &command);
     void accept(Ticket &ticket);
@@ -110,11 +126,19 @@ private:
     void hand_over(Ticket *ticket);
     void finish_on_worker(Ticket *ticket);
     void give_up_oldest_marker();
-    void retire_unreported(uint64_t seq, aclError code, Outcome outcome);
+    void retire_unreported(uint64_t seq, const std::shared_ptr<Failure> &failure, Outcome outcome, bool stopped);
+    void discard(const std::shared_ptr<Failure> &failure, Outcome outcome, bool stopped);
+    bool abort_alone(const std::shared_ptr<Failure> &failure, Outcome outcome);
+    bool waits_for(const Stream &other);
+    uint64_t seen_of(const Stream &other);
+    bool is_over(const PendingWait &wait) const;
+    void suspect();
     bool stranded(int64_t now_ns);
     void lose_marker();
+    aclError query(bool &complete, aclrtStream stream);
     aclError query_markers(bool &complete);
-    void start_failure(Ticket *ticket, aclError code, uint32_t task, bool issued);
+    Ticket *first_run(bool &only);
+    void start_failure(Ticket *ticket, uint64_t behind, aclError code, uint32_t task, bool issued);
     void add_taint(const std::shared_ptr<Failure> &failure, uint64_t from, uint64_t to);
     void wake_worker();
     void post_destroy();
@@ -129,6 +153,7 @@ private:
 
     std::mutex mutex_;
     std::condition_variable drained_;
+    std::condition_variable issued_;
     TicketList flight_;              // issued, in stream order
     std::deque<Queued> queue_;       // accepted, not issued
     std::deque<Marker *> markers_;   // out there, in launch order
@@ -136,6 +161,7 @@ private:
     std::vector<Taint> taints_;      // newest last; guarded by the device's failure_mutex
     std::vector<PendingWait> waits_;
     std::atomic<uint64_t> lost_seq_{0};  // up to here a report, or the work itself, was given up
+    mutable std::atomic<uint32_t> runner_{0};  // the thread that submitted the newest run of a model
     uint64_t reaped_ = 0;                // report thread: the latest flush that did
     int64_t stranded_since_ns_ = 0;      // since when it waits for something that was given up
     std::atomic<bool> poisoned_{false};  // the newest taint is open
@@ -152,10 +178,13 @@ private:
     size_t finishing_ = 0;      // retired, on their way through the worker
     bool issuing_ = false;      // the worker is inside an ACL call for the queue's first command
     bool confirm_due_ = false;
-    bool abandoned_ = false;    // its device stopped answering: nothing to wait for when it is destroyed
+    bool abandoned_ = false;    // given up: nothing to wait for when it is destroyed
+    bool aborting_ = false;
     std::atomic<bool> blocked_{false};  // the queue's first command waits for memory or for a record elsewhere
     std::atomic<bool> wake_posted_{false};
 };
+
+std::shared_ptr<Failure> new_failure(const Device &device, aclError code, int32_t stream);
 
 // Asks for a report of one operation and submits the next, perhaps on another stream.
 int arm_and_submit(Stream &of, Ticket &awaited, Stream &to, Ticket &ticket, const Command &command);

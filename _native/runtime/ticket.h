@@ -34,6 +34,7 @@ struct TicketExtra {
     // An event wait: where the event was recorded, so that a failure there is known here.
     std::shared_ptr<Stream> source;
     uint64_t source_seq = 0;
+    bool noted = false;  // in debug mode: it is known where it was submitted
 };
 
 constexpr uint32_t kNoTask = UINT32_MAX;
@@ -74,8 +75,17 @@ struct Failure {
     uint32_t task_id = 0;
     uint64_t seq = 0;        // of the failed operation in its stream; 0: only known to be one of a group
     Kind kind = Kind::Memcpy;
+    const void *owner = nullptr;  // of its ticket; may be gone, so only to be compared
     bool issued = true;      // false: the library refused it when it was issued from the host-side queue
+    bool of_device = false;  // the device is out of service, whatever the operation was
     bool told = false;       // an awaiter or an exception handler has it; guarded by the failure_mutex
+};
+
+// What an exception callback tells of a failed task.
+struct DeviceException {
+    uint32_t stream_id, task_id;
+    uint32_t thread_id;  // the kernel's id of the thread that submitted it
+    int32_t code;
 };
 
 // Copies a staged result on into the caller's array, once; nothing when the operation failed or was cancelled.

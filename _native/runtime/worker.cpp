@@ -1,9 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker.h"
 
+#include <chrono>
+
 #include "device.h"
+#include "live.h"
 
 namespace aioascend {
+namespace {
+
+constexpr auto kSweepAfter = std::chrono::seconds(1);  // when the report thread has not done so, which is its task
+
+}  // namespace
 
 void Worker::start() {
     stop_ = false;
@@ -41,10 +49,16 @@ void Worker::wake(std::shared_ptr<Stream> stream) {
 }
 
 void Worker::run() {
+    const Counted alive(Live::counts().threads);
     device_.api().aclrtSetCurrentContext(device_.context());
     std::unique_lock<std::mutex> lock(mutex_);
     while (true) {
-        posted_.wait(lock, [this] { return stop_ || !jobs_.empty(); });
+        if (!posted_.wait_for(lock, kSweepAfter, [this] { return stop_ || !jobs_.empty(); })) {
+            lock.unlock();
+            device_.sweep(std::chrono::nanoseconds(kSweepAfter).count());
+            lock.lock();
+            continue;
+        }
         if (jobs_.empty()) {
             return;
         }

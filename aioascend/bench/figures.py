@@ -11,7 +11,8 @@ that is made of a device, not the speed of one.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import aioascend as aa
@@ -114,14 +115,26 @@ def stage_seconds(records: Iterable[TaskRecord], requests: int) -> dict[str, flo
 # --- the ways to run them ---
 
 
+@asynccontextmanager
+async def opened(
+    npu: aa.Device, names: Sequence[str], streams: int
+) -> AsyncIterator[tuple[list[aa.Model], list[aa.Stream]]]:
+    """The models of these names and so many streams, until the end of the block."""
+    async with AsyncExitStack() as stack:
+        yield (
+            [await stack.enter_async_context(await npu.load_model(description(name))) for name in names],
+            [await stack.enter_async_context(npu.create_stream()) for _ in range(streams)],
+        )
+
+
 def one_by_one(model: str) -> Program:
     """Each step of each request is waited for before the next one."""
 
     async def program(npu: aa.Device, requests: int) -> Sample:
-        stream, loaded = await npu.create_stream(), await npu.load_model(description(model))
         batch = make_requests(requests)
-        with stopwatch() as watch:
-            await sequential(npu, stream, [loaded], batch)
+        async with opened(npu, [model], 1) as (models, streams):
+            with stopwatch() as watch:
+                await sequential(npu, streams[0], models, batch)
         check(batch)
         return watch.sample(requests, rate=requests / watch.seconds)
 
@@ -132,12 +145,12 @@ def on_streams(model: str, count: int, copies: int) -> Program:
     """Whichever stream is free takes the next request; the model is loaded so many times. All of the run counts."""
 
     async def program(npu: aa.Device, requests: int) -> Sample:
-        models = [await npu.load_model(description(model)) for _ in range(copies)]
-        lanes = [(await npu.create_stream(), models[number % copies]) for number in range(count)]
-        await warm_up(npu, lanes)
         batch = make_requests(requests)
-        with stopwatch() as watch:
-            await overlapping(npu, lanes, batch)
+        async with opened(npu, [model] * copies, count) as (models, streams):
+            lanes = [(stream, models[number % copies]) for number, stream in enumerate(streams)]
+            await warm_up(npu, lanes)
+            with stopwatch() as watch:
+                await overlapping(npu, lanes, batch)
         check(batch)
         return watch.sample(requests, rate=requests / watch.seconds)
 
@@ -159,17 +172,15 @@ def of_videos(videos: int) -> Program:
 
 
 async def _video(npu: aa.Device, requests: int, videos: int) -> Sample:
-    models = [await npu.load_model(description(name)) for name in ("preprocess", "detect", "classify")]
-    if videos:
-        streams = [await npu.create_stream() for _ in range(2)]
-        for model in models:
-            await warm_up(npu, [(stream, model) for stream in streams])
     frames = make_requests(requests if videos == 0 else max(3, requests))
-    with stopwatch() as watch:
-        if videos:
-            times = await video.play(npu, models, [frames[number::videos] for number in range(videos)])
-        else:
-            await video.one_by_one(npu, models, frames)
+    async with opened(npu, ["preprocess", "detect", "classify"], video.IN_FLIGHT if videos else 1) as (models, streams):
+        for model in models if videos else []:
+            await warm_up(npu, [(stream, model) for stream in streams[:2]])
+        with stopwatch() as watch:
+            if videos:
+                times = await video.play(npu, streams, models, [frames[number::videos] for number in range(videos)])
+            else:
+                await video.one_by_one(npu, streams[0], models, frames)
     check(frames, len(models))
     rate = len(frames) / watch.seconds
     if videos:

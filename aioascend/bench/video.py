@@ -30,12 +30,14 @@ class Slot:
     buffers: list[aa.DeviceBuffer]
 
 
-async def play(npu: aa.Device, models: Sequence[aa.Model], videos: Sequence[Sequence[Request]]) -> list[float]:
+async def play(
+    npu: aa.Device, streams: Sequence[aa.Stream], models: Sequence[aa.Model], videos: Sequence[Sequence[Request]]
+) -> list[float]:
     """Runs all frames of all videos; returns when each one was through, on the clock of time.perf_counter."""
     loop = asyncio.get_running_loop()
     slots: asyncio.Queue[Slot] = asyncio.Queue()
-    for _ in range(IN_FLIGHT):
-        slots.put_nowait(Slot(await npu.create_stream(), [npu.empty(SHAPE) for _ in range(len(models) + 1)]))
+    for stream in streams:
+        slots.put_nowait(Slot(stream, [npu.empty(SHAPE) for _ in range(len(models) + 1)]))
 
     async def frame(request: Request) -> float:
         slot = await slots.get()
@@ -56,10 +58,9 @@ async def play(npu: aa.Device, models: Sequence[aa.Model], videos: Sequence[Sequ
         return sorted(when for times in await asyncio.gather(*map(video, videos)) for when in times)
 
 
-async def one_by_one(npu: aa.Device, models: Sequence[aa.Model], frames: Sequence[Request]) -> None:
+async def one_by_one(npu: aa.Device, stream: aa.Stream, models: Sequence[aa.Model], frames: Sequence[Request]) -> None:
     """Each step of each frame is waited for before the next one."""
     loop = asyncio.get_running_loop()
-    stream = await npu.create_stream()
     with ThreadPoolExecutor(1) as host:
         for request in frames:
             await sequential(npu, stream, models, [request])

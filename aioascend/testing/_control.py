@@ -58,6 +58,7 @@ _COMMANDS: dict[str, tuple[Any, ...]] = {
     "aclsimFailCall": (c_char_p, c_uint64, c_int32, c_uint64),
     "aclsimSetCallLatency": (c_char_p, c_uint64),
     "aclsimSetExceptionDelivery": (c_int,),
+    "aclsimSetExceptionStream": (c_int,),
     "aclsimLimitMemory": (c_int32, c_uint64),
     "aclsimSetQueueDepth": (c_uint32,),
     "aclsimLimitStreams": (c_int32, c_uint32),

@@ -291,6 +291,15 @@ class Simulator:
         """
         self._control.command("aclsimSetExceptionDelivery", choice("when", when, ("eager", "lazy")))
 
+    def set_exception_stream(self, which: Literal["launch", "inner"]) -> None:
+        """Which stream the exception of a failed model names.
+
+        Args:
+            which: "launch", the one it was launched on, is the default; "inner": one of the library's own, whose
+                id no program has seen.
+        """
+        self._control.command("aclsimSetExceptionStream", choice("which", which, ("launch", "inner")))
+
     # --- limits and modes ---
 
     def limit_memory(self, nbytes: int | None, *, device: DeviceLike | None = None) -> None:

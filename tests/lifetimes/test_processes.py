@@ -41,6 +41,7 @@ def test_exit_while_a_call_of_the_library_does_not_return(function: str, loop: s
     run_python(
         f"""
         async def main():
+            global npu, stream
             npu = await aa.open_device(0)
             stream = await npu.create_stream()
             await stream.memset(npu.empty(4, "uint8"), 1)
@@ -68,6 +69,7 @@ def test_exit_while_the_worker_is_in_a_launch_that_does_not_return() -> None:
     run_python(
         """
         async def main():
+            global npu, stream
             npu = await aa.open_device(0)
             sim.set_queue_depth(4)
             stream = await npu.create_stream()
@@ -86,6 +88,7 @@ def test_the_worker_drops_what_it_has_not_begun_when_the_process_exits() -> None
     run_python(
         """
         async def main():
+            global npu
             npu = await aa.open_device(0)
             sim.set_call_latency("aclrtMalloc", 0.2)
             for _ in range(1000):

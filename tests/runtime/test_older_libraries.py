@@ -13,7 +13,7 @@ import pytest
 import aioascend as aa
 from aioascend import _native
 from aioascend._backend import Backend, load_backend
-from aioascend.device import _Opened
+from aioascend._opened import Opened
 from aioascend.testing import Simulator
 
 pytestmark = pytest.mark.anyio
@@ -34,7 +34,7 @@ REPORTS = ("aclrtSubscribeReport", "aclrtUnSubscribeReport", "aclrtProcessReport
 async def old(request: pytest.FixtureRequest, anyio_backend: object) -> AsyncIterator[aa.Device]:
     library = load_backend("sim").library.without(*request.param)
     assert set(request.param) <= set(library.missing)
-    opened = _Opened(_native.DeviceCore(library, 1), {})
+    opened = Opened(_native.DeviceCore(library, 1), {})
     opened.users = 1
     await anyio.to_thread.run_sync(opened.core.open)
     async with aa.Device(opened, Backend(library, "sim", ())) as device:
@@ -90,7 +90,7 @@ def test_no_models_without_the_functions_for_them(anyio_backend: Any) -> None:
     library = load_backend("sim").library.without("aclmdlExecuteAsync")
 
     async def main() -> None:
-        opened = _Opened(_native.DeviceCore(library, 1), {})
+        opened = Opened(_native.DeviceCore(library, 1), {})
         opened.users = 1
         await anyio.to_thread.run_sync(opened.core.open)
         async with aa.Device(opened, Backend(library, "sim", ())) as device:

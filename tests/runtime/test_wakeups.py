@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import os
 import subprocess
@@ -170,8 +171,10 @@ async def test_a_report_asked_for_at_the_end_of_a_drain_arrives(
 @pytest.mark.parametrize("leaving", [KeyboardInterrupt, SystemExit])
 def test_a_task_that_ends_the_program_ends_the_loop_and_nothing_is_lost(leaving: type[BaseException]) -> None:
     outcomes: list[str] = []
+    programs: list[asyncio.Task[None]] = []
 
     async def main() -> None:
+        programs.extend(asyncio.all_tasks())
         async with aa.open_device(0, backend="sim") as npu, npu.create_stream() as stream:
             buffer = npu.empty(8, "uint8")
             await stream.memset(buffer, 0)
@@ -194,6 +197,8 @@ def test_a_task_that_ends_the_program_ends_the_loop_and_nothing_is_lost(leaving:
     with pytest.raises(leaving):
         asyncio.run(main())
     assert outcomes[-1] == "cancelled"
+    with contextlib.suppress(asyncio.CancelledError):
+        programs[0].exception()  # or asyncio logs, when the task goes, that nobody has asked for it
 
 
 async def test_operations_of_one_task_group_under_load(npu: aa.Device, pace: str) -> None:

@@ -1,51 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // fork, exit and strict mode, each in a child process of its own.
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cstdlib>
 #include <fstream>
 
+#include "child.h"
 #include "scene.h"
 
+using child::need;
+using child::run_self;
+
 namespace {
-
-// Runs the body in a fresh image of this program, because a fork of a process with devices cannot use them.
-int run_self(const char *what, std::string *errors = nullptr) {
-    int pipe_ends[2];
-    CHECK(pipe(pipe_ends) == 0);
-    const pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
-        dup2(pipe_ends[1], STDERR_FILENO);
-        close(pipe_ends[0]);
-        setenv("ACLSIM_TEST_BODY", what, 1);
-        execl("/proc/self/exe", "process_test", static_cast<char *>(nullptr));
-        _exit(99);
-    }
-    close(pipe_ends[1]);
-    char buffer[4096];
-    std::string text;
-    for (ssize_t n; (n = read(pipe_ends[0], buffer, sizeof buffer)) > 0;) {
-        text.append(buffer, static_cast<size_t>(n));
-    }
-    close(pipe_ends[0]);
-    int status = 0;
-    CHECK(waitpid(child, &status, 0) == child);
-    if (errors != nullptr) {
-        *errors = text;
-    } else if (!text.empty()) {
-        std::printf("%s", text.c_str());
-    }
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-}
-
-void need(int code) {
-    if (code != 0) {
-        _exit(98);
-    }
-}
 
 void sleepless_callback(void *) {}
 
@@ -178,37 +141,21 @@ void badly_configured() {
     std::exit(0);
 }
 
-struct Body {
-    const char *name;
-    void (*run)();
-};
-const Body bodies[] = {{"exit_with_queued_work", exit_with_queued_work},
-                       {"exit_in_a_callback", exit_in_a_callback},
-                       {"fork_after_use", fork_after_use},
-                       {"fork_before_use", fork_before_use},
-                       {"acl_call_in_a_strict_callback", acl_call_in_a_strict_callback},
-                       {"strict_free_in_flight", strict_free_in_flight},
-                       {"configured", configured},
-                       {"badly_configured", badly_configured}};
+void call_after_exit() {
+    need(aclrtSetDevice(0));
+    before_everything.armed = true;
+    std::exit(0);
+}
 
-// Before main, so that nothing of the harness has used a device.
-const bool ran_body = [] {
-    const char *wanted = std::getenv("ACLSIM_TEST_BODY");
-    for (const Body &body : bodies) {
-        if (wanted != nullptr && std::string(wanted) == body.name) {
-            alarm(60);
-            body.run();
-            std::exit(96);
-        }
-    }
-    if (wanted != nullptr && std::string(wanted) == "call_after_exit") {
-        alarm(60);
-        need(aclrtSetDevice(0));
-        before_everything.armed = true;
-        std::exit(0);
-    }
-    return false;
-}();
+const bool ran_body = child::run_body({{"exit_with_queued_work", exit_with_queued_work},
+                                       {"exit_in_a_callback", exit_in_a_callback},
+                                       {"call_after_exit", call_after_exit},
+                                       {"fork_after_use", fork_after_use},
+                                       {"fork_before_use", fork_before_use},
+                                       {"acl_call_in_a_strict_callback", acl_call_in_a_strict_callback},
+                                       {"strict_free_in_flight", strict_free_in_flight},
+                                       {"configured", configured},
+                                       {"badly_configured", badly_configured}});
 
 }  // namespace
 

@@ -2,11 +2,12 @@
 // Many threads at once; meant for the thread sanitizer as much as for its checks.
 #include <random>
 
+#include "scale.h"
 #include "scene.h"
 
 namespace {
 
-constexpr int rounds = 300;
+const int rounds = scaled(300);
 
 struct Counter {
     std::atomic<int> ran{0};

@@ -327,6 +327,7 @@ TEST(profiles_are_checked) {
     CHECK_CODE(aclsimSetProfile(99, "instant"), ACL_ERROR_RT_PARAM_INVALID);
     const std::string path = "/tmp/aclsim_bad_" + std::to_string(getpid()) + ".toml";
     for (const char *bad : {"ai_cores = 0\n", "copy_engines = 0\n", "h2d_gbps = -1.0\n", "h2d_gpbs = 1.0\n",
+                            "d2h_gbps = 1e-300\n", "d2d_gbps = inf\n", "copy_latency_us = 1e300\n",
                             "ai_cores = \"many\"\n", "[models.x]\nlatency = 3\n", "ai_cores = \n"}) {
         std::ofstream(path) << bad;
         CHECK_CODE(aclsimSetProfile(-1, path.c_str()), ACL_ERROR_RT_PARAM_INVALID);

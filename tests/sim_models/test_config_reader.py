@@ -118,8 +118,16 @@ def test_line_endings_and_byte_order_mark(read: Read) -> None:
         ("a = [1\n2]", "2: expected ',' or '\\]' in the array"),
         ("a = [1,\n", "2: expected a value|2: the array is not closed"),
         ("a = { b = 1", "1: expected ',' or '}' in the inline table but the file ends"),
-        ("a = " + "[" * 100, "1: values are nested deeper than 64"),
-        ("a = " + "{a=" * 100, "1: values are nested deeper than 64"),
+        ("a = " + "[" * 100, "1: tables and values are nested deeper than 64"),
+        ("a = " + "{a=" * 100, "1: tables and values are nested deeper than 64"),
+        ("a = " + "{a.a.a=" * 30, "1: tables and values are nested deeper than 64"),
+        ("[" + "a." * 100000 + "a]", "1: tables and values are nested deeper than 64"),
+        ("a." * 100000 + "a = 1", "1: tables and values are nested deeper than 64"),
+        ("[[a]]\n" + "".join(f"[[{'a.' * depth}a]]\n" for depth in range(1, 99)), "65: tables and values are nested"),
+        ("".join(f"k{number} = 1\n" for number in range(4097)), "4097: a table has more than 4096 keys"),
+        ("".join(f"[k{number}]\n" for number in range(4097)), "4097: a table has more than 4096 keys"),
+        (r'"a\u0000b" = 1', "1: a key holds a NUL character"),
+        ("#" * (2**20 + 1), " has 1048577 bytes; a configuration has at most 1048576"),
     ],
 )
 def test_a_mistake_is_named_with_its_line(read: Read, text: str, message: str) -> None:
@@ -152,6 +160,12 @@ def test_text_must_be_utf8(read: Read, text: bytes) -> None:
         ('{"a": 1,\n "b": }', "2: syntax error"),
         (" ", "1: the file is empty"),
         ('{"a": 1} x', "1: syntax error"),
+        ('{"a": ' + "[" * 100000, " tables and values are nested deeper than 64"),
+        ('{"a": ' * 100, " tables and values are nested deeper than 64"),
+        ('{"a": {"b": 1, "c": {"b": 1}, "b": 2}}', " key 'b' is defined twice"),
+        ("{" + ", ".join(f'"{number}": 1' for number in range(4097)) + "}", " a table has more than 4096 keys"),
+        (" " * (2**20 + 1), " has 1048577 bytes; a configuration has at most 1048576"),
+        ('{"a": 1e999}', " "),
     ],
 )
 def test_a_mistake_in_json(read: Read, text: str, message: str) -> None:

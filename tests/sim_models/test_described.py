@@ -177,6 +177,23 @@ LISTED = '[[inputs]]\nname = "x"\nshape = [1]\n[[outputs]]\nname = "y"\nshape = 
         ("onnx = ''", "onnx: is empty"),
         (WRAPPER + LISTED, "inputs: comes from the ONNX file"),
         (WRAPPER + "shapes = { x = [0] }", r"shapes.x: \[0\] holds 0"),
+        (
+            "dynamic_batch = [1, 9223372036854775807]\n" + LISTED.replace("[1]", "[-1, 4]"),
+            r"'x' of shape \[9223372036854775807,4\] is larger than memory can be",
+        ),
+        (
+            "dynamic_dims = [[1], [2]]\ninputs = ["
+            + ", ".join(
+                f"{{ name = '{name}', shape = {[first] + 64 * [1]} }}" for name, first in {"a": -1, "b": 1}.items()
+            )
+            + "]\noutputs = [{ name = 'y', shape = [1] }]",
+            "dynamic_dims: the inputs have 130 dimensions in all; at most 128",
+        ),
+        (
+            '{"inputs": [{"name": "x", "shape": [18446744073709551615]}], "outputs": []}',
+            r"inputs\[0\].shape: expected a list of integers, found \[18446744073709551615\]",
+        ),
+        (r'{"inputs": [{"name": "a\u0000b", "shape": [1]}], "outputs": []}', r"inputs\[0\].name: holds a NUL"),
         ("name = ", "model in memory:1: expected a value"),
         ("{", "model in memory:1: syntax error"),
     ],
@@ -185,6 +202,30 @@ def test_a_description_with_a_mistake_names_it(acl: Acl, text: str, message: str
     with pytest.raises(AclError, match=message) as caught:
         Model(acl, text)
     assert caught.value.code == 100003
+
+
+def memory_of_this_process(which: str) -> int:
+    """In kB. VmRSS: what it has now; VmHWM: the most it had."""
+    (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(which)]
+    return int(line.split()[1])
+
+
+def test_memory_that_a_model_only_stands_for_is_not_touched(acl: Acl) -> None:
+    """A model may be as large as the device; this machine need not be."""
+    large = LISTED.replace("[1]", f"[{2**28}]", 1)
+    Path("/proc/self/clear_refs").write_text("5")  # the most is what it has now
+    before = memory_of_this_process("VmHWM")
+    Model(acl, f"weight_bytes = {2**31}\n" + large).unload()
+    assert memory_of_this_process("VmHWM") - before < 200_000
+
+
+def test_models_that_are_gone_are_forgotten(acl: Acl) -> None:
+    before = 0
+    for number in range(11_000):
+        if number == 1_000:
+            before = memory_of_this_process("VmRSS")
+        Model(acl, f"weight_bytes = {number}\n" + LISTED).unload()
+    assert memory_of_this_process("VmRSS") - before < 1_000
 
 
 def test_a_wrapper_reads_the_file_beside_it(load: Load, tmp_path: Path, classifier: Path) -> None:

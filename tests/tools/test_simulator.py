@@ -129,8 +129,8 @@ async def test_profiles_can_differ_between_devices(sim: Simulator, tmp_path: Pat
     sim.set_profile_directory(tmp_path)
     sim.set_profile("small", device=1)
     async with aioascend.open_device(0) as first, aioascend.open_device(1) as second:
-        assert second.memory_info().total == 1 << 30
-        assert first.memory_info().total != 1 << 30
+        assert (await second.memory_info()).total == 1 << 30
+        assert (await first.memory_info()).total != 1 << 30
 
 
 def test_an_unknown_profile_is_named(sim: Simulator) -> None:
@@ -269,6 +269,7 @@ async def test_a_closed_stream_is_refused(sim: Simulator) -> None:
         ("delay_report", (-1.0,), "seconds must not be negative"),
         ("set_call_latency", ("aclrtMalloc", -1.0), "seconds must not be negative"),
         ("set_exception_delivery", ("soon",), "when must be one of 'eager', 'lazy', not 'soon'"),
+        ("set_exception_stream", ("other",), "which must be one of 'launch', 'inner', not 'other'"),
         ("set_pageable_mode", ("fast",), "mode must be one of 'blocking', 'asynchronous', not 'fast'"),
         ("limit_memory", (0,), "nbytes must be 1"),
         ("limit_streams", (-1,), "count must be 1"),

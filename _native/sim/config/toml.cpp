@@ -11,8 +11,6 @@
 namespace aclsim::config {
 namespace {
 
-constexpr int max_depth = 64;
-
 bool bare_key_char(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
 }
@@ -55,7 +53,7 @@ Value TomlReader::read() {
         if (peek() == '[') {
             header();
         } else {
-            key_value(current_, 0);
+            key_value(current_);
         }
         end_of_line();
     }
@@ -123,11 +121,12 @@ std::vector<std::string> TomlReader::key() {
 }
 
 std::string TomlReader::key_part() {
-    if (accept("\"")) {
-        return basic_string();
-    }
-    if (accept("'")) {
-        return literal_string();
+    if (peek() == '"' || peek() == '\'') {
+        std::string part = accept("\"") ? basic_string() : (accept("'"), literal_string());
+        if (part.find('\0') != std::string::npos) {
+            fail("a key holds a NUL character");
+        }
+        return part;
     }
     size_t start = position_;
     while (bare_key_char(peek())) {
@@ -139,22 +138,42 @@ std::string TomlReader::key_part() {
     return std::string(text_.substr(start, position_ - start));
 }
 
+void TomlReader::require_depth(int depth) const {
+    if (depth > max_depth) {
+        fail("tables and values are nested deeper than " + std::to_string(max_depth));
+    }
+}
+
+void TomlReader::require_room(const Value &table) const {
+    if (table.size() == max_keys) {
+        fail("a table has more than " + std::to_string(max_keys) + " keys");
+    }
+}
+
+// A table that is not there yet.
+TomlReader::Place TomlReader::enter(const Place &from, const std::string &part, const std::string &path,
+                                    Origin origin) {
+    require_depth(from.depth + 1);
+    require_room(*from.table);
+    origins_[path] = origin;
+    return {&((*from.table)[part] = Value::object()), path, from.depth + 1};
+}
+
 // A table named by a header: created on the way, or the last element of an array of tables.
 TomlReader::Place TomlReader::enter_header(const Place &from, const std::string &part) {
     std::string path = child_path(from.path, part);
     auto found = from.table->find(part);
     if (found == from.table->end()) {
-        origins_[path] = Origin::Implicit;
-        return {&((*from.table)[part] = Value::object()), path};
+        return enter(from, part, path, Origin::Implicit);
     }
     auto origin = origins_.find(path);
     if (origin == origins_.end() || origin->second == Origin::Closed) {
         fail("key " + quoted(part) + " already has a value and cannot be extended as a table");
     }
     if (origin->second == Origin::TableArray) {
-        return {&found->back(), child_path(path, std::to_string(found->size()))};
+        return {&found->back(), child_path(path, std::to_string(found->size())), from.depth + 1};
     }
-    return {&*found, path};
+    return {&*found, path, from.depth + 1};
 }
 
 void TomlReader::header() {
@@ -168,7 +187,7 @@ void TomlReader::header() {
         expect(']', "at the end of a table header");
     }
 
-    Place place{&root_, ""};
+    Place place{&root_, "", 0};
     for (size_t i = 0; i + 1 < parts.size(); ++i) {
         place = enter_header(place, parts[i]);
     }
@@ -181,10 +200,14 @@ void TomlReader::header() {
         if (exists && (origin == origins_.end() || origin->second != Origin::TableArray)) {
             fail("key " + quoted(last) + " is not an array of tables");
         }
+        if (!exists) {
+            require_room(*place.table);
+        }
+        require_depth(place.depth + 1);
         Value &list = (*place.table)[last];
         list.push_back(Value::object());
         origins_[path] = Origin::TableArray;
-        current_ = {&list.back(), child_path(path, std::to_string(list.size()))};
+        current_ = {&list.back(), child_path(path, std::to_string(list.size())), place.depth + 1};
         return;
     }
     if (exists && (origin == origins_.end() || origin->second != Origin::Implicit)) {
@@ -198,17 +221,16 @@ TomlReader::Place TomlReader::enter_dotted(const Place &from, const std::string 
     std::string path = child_path(from.path, part);
     auto found = from.table->find(part);
     if (found == from.table->end()) {
-        origins_[path] = Origin::Dotted;
-        return {&((*from.table)[part] = Value::object()), path};
+        return enter(from, part, path, Origin::Dotted);
     }
     auto origin = origins_.find(path);
     if (origin == origins_.end() || origin->second != Origin::Dotted) {
         fail("key " + quoted(part) + " is already defined");
     }
-    return {&*found, path};
+    return {&*found, path, from.depth + 1};
 }
 
-void TomlReader::key_value(const Place &into, int depth) {
+void TomlReader::key_value(const Place &into) {
     std::vector<std::string> parts = key();
     expect('=', "after a key");
     Place place = into;
@@ -221,7 +243,8 @@ void TomlReader::key_value(const Place &into, int depth) {
     }
     skip_blanks();
     std::string path = child_path(place.path, last);
-    Value parsed = value(path, depth);
+    require_room(*place.table);
+    Value parsed = value(path, place.depth);
     if (parsed.is_object() || parsed.is_array()) {
         origins_[path] = Origin::Closed;
     }
@@ -229,9 +252,7 @@ void TomlReader::key_value(const Place &into, int depth) {
 }
 
 Value TomlReader::value(const std::string &path, int depth) {
-    if (depth > max_depth) {
-        fail("values are nested deeper than " + std::to_string(max_depth));
-    }
+    require_depth(depth);
     if (accept("\"\"\"")) {
         return multiline_string('"');
     }
@@ -275,7 +296,7 @@ Value TomlReader::inline_table(const std::string &path, int depth) {
         return table;
     }
     for (;;) {
-        key_value({&table, path}, depth + 1);
+        key_value({&table, path, depth + 1});
         skip_blanks();
         if (accept("}")) {
             return table;

@@ -27,6 +27,7 @@ private:
     struct Place {
         Value *table;
         std::string path;
+        int depth;  // from the root
     };
 
     [[noreturn]] void fail(const std::string &problem) const;
@@ -45,9 +46,12 @@ private:
     std::vector<std::string> key();
     std::string key_part();
     void header();
-    void key_value(const Place &into, int depth);
+    void key_value(const Place &into);
     Place enter_header(const Place &from, const std::string &part);
     Place enter_dotted(const Place &from, const std::string &part);
+    Place enter(const Place &from, const std::string &part, const std::string &path, Origin origin);
+    void require_room(const Value &table) const;
+    void require_depth(int depth) const;
 
     Value value(const std::string &path, int depth);
     Value array(const std::string &path, int depth);
@@ -65,7 +69,7 @@ private:
     size_t position_ = 0;
     int line_ = 1;
     Value root_ = Value::object();
-    Place current_{&root_, ""};
+    Place current_{&root_, "", 0};
     std::map<std::string, Origin> origins_;
 };
 

@@ -6,15 +6,57 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <set>
 #include <sys/stat.h>
 
 #include "toml.h"
+#include "toml_text.h"
 
 namespace aclsim::config {
 namespace {
 
 // Text in a file may be any bytes; a message about it must not fail on them.
 std::string shown(const Value &value) { return value.dump(-1, ' ', false, Value::error_handler_t::replace); }
+
+void require_size(std::string_view text, const std::string &source) {
+    if (text.size() > max_bytes) {
+        throw Error(source + ": has " + std::to_string(text.size()) + " bytes; a configuration has at most " +
+                    std::to_string(max_bytes));
+    }
+}
+
+// What the parser is told meanwhile: as strict as TOML is about keys.
+class JsonRules {
+public:
+    explicit JsonRules(const std::string &source) : source_(source) {}
+
+    bool operator()(int depth, Value::parse_event_t event, const Value &parsed) {
+        if (depth > max_depth) {
+            throw Error(source_ + ": tables and values are nested deeper than " + std::to_string(max_depth));
+        }
+        if (event == Value::parse_event_t::object_start) {
+            keys_.emplace_back();
+        } else if (event == Value::parse_event_t::object_end) {
+            keys_.pop_back();
+        } else if (event == Value::parse_event_t::key) {
+            if (!keys_.back().insert(parsed.get<std::string>()).second) {
+                throw Error(source_ + ": key " + quoted(parsed.get<std::string>()) + " is defined twice");
+            }
+            if (keys_.back().size() > max_keys) {
+                throw Error(source_ + ": a table has more than " + std::to_string(max_keys) + " keys");
+            }
+        }
+        return true;
+    }
+
+private:
+    const std::string &source_;
+    std::vector<std::set<std::string>> keys_;  // of the tables that are open
+};
+
+bool fits(const Value &number) {
+    return number.is_number_integer() && !(number.is_number_unsigned() && number.get<uint64_t>() > INT64_MAX);
+}
 
 }  // namespace
 
@@ -33,14 +75,19 @@ std::string read_file(const std::string &path) {
     return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-Value parse_toml(std::string_view text, const std::string &source) { return TomlReader(text, source).read(); }
+Value parse_toml(std::string_view text, const std::string &source) {
+    require_size(text, source);
+    return TomlReader(text, source).read();
+}
 
 Value parse_json(std::string_view text, const std::string &source) {
+    require_size(text, source);
     if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) {
         throw Error(source + ":1: the file is empty");
     }
     try {
-        return Value::parse(text.begin(), text.end());
+        JsonRules rules(source);
+        return Value::parse(text.begin(), text.end(), std::ref(rules));
     } catch (const Value::parse_error &error) {
         size_t offset = std::min<size_t>(error.byte, text.size());
         auto line = 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(offset), '\n');
@@ -92,6 +139,9 @@ std::optional<std::string> Table::text(std::string_view key) const {
     if (!value->is_string()) {
         reject(key, "expected a string, found " + shown(*value));
     }
+    if (value->get_ref<const std::string &>().find('\0') != std::string::npos) {
+        reject(key, "holds a NUL character: " + shown(*value));
+    }
     return value->get<std::string>();
 }
 
@@ -111,7 +161,7 @@ std::optional<int64_t> Table::integer(std::string_view key) const {
     if (!value) {
         return std::nullopt;
     }
-    if (!value->is_number_integer() || (value->is_number_unsigned() && value->get<uint64_t>() > INT64_MAX)) {
+    if (!fits(*value)) {
         reject(key, "expected an integer, found " + shown(*value));
     }
     return value->get<int64_t>();
@@ -133,9 +183,7 @@ std::optional<std::vector<int64_t>> Table::integers(std::string_view key) const 
     if (!value) {
         return std::nullopt;
     }
-    bool fits = value->is_array() && std::all_of(value->begin(), value->end(),
-                                                 [](const Value &item) { return item.is_number_integer(); });
-    if (!fits) {
+    if (!value->is_array() || !std::all_of(value->begin(), value->end(), fits)) {
         reject(key, "expected a list of integers, found " + shown(*value));
     }
     return value->get<std::vector<int64_t>>();
@@ -146,12 +194,10 @@ std::optional<std::vector<std::vector<int64_t>>> Table::integer_lists(std::strin
     if (!value) {
         return std::nullopt;
     }
-    bool fits = value->is_array() && std::all_of(value->begin(), value->end(), [](const Value &list) {
-                    return list.is_array() && std::all_of(list.begin(), list.end(), [](const Value &item) {
-                               return item.is_number_integer();
-                           });
-                });
-    if (!fits) {
+    const auto is_list = [](const Value &list) {
+        return list.is_array() && std::all_of(list.begin(), list.end(), fits);
+    };
+    if (!value->is_array() || !std::all_of(value->begin(), value->end(), is_list)) {
         reject(key, "expected a list of lists of integers, found " + shown(*value));
     }
     return value->get<std::vector<std::vector<int64_t>>>();

@@ -15,6 +15,11 @@
 
 namespace aclsim::config {
 
+// More than any configuration needs; beyond, reading one could take memory and time without end.
+constexpr size_t max_bytes = 1 << 20;
+constexpr size_t max_keys = 4096;  // of one table
+constexpr int max_depth = 64;      // of tables and lists in each other
+
 // Keeps keys in file order, so that messages and inputs come out in the order the author wrote them.
 using Value = nlohmann::ordered_json;
 

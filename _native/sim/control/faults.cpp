@@ -175,6 +175,10 @@ ACL_EXPORT int aclsimSetExceptionDelivery(int mode) {
     return set_flag("aclsimSetExceptionDelivery", mode, settings().exceptions_on_reap, true);
 }
 
+ACL_EXPORT int aclsimSetExceptionStream(int mode) {
+    return set_flag("aclsimSetExceptionStream", mode, settings().models_have_streams, true);
+}
+
 ACL_EXPORT int aclsimLimitMemory(int32_t device, uint64_t bytes) {
     return each_device("aclsimLimitMemory", device, [bytes](Device &one) {
         set_memory_total(one.id, bytes != 0 ? bytes : one.profile().memory_bytes);

@@ -175,7 +175,7 @@ aclError allocate_device(int32_t device, size_t size, void **out) {
     return 0;
 }
 
-aclError release_device(void *p) {
+aclError release_device(void *p, bool touched) {
     Map &all = map();
     size_t size = 0;
     {
@@ -191,7 +191,7 @@ aclError release_device(void *p) {
         forget_device_block(all, block);
     }
     check_not_in_flight(p, size, "aclrtFree");
-    retire(p, size, settings().poison_free.load(std::memory_order_relaxed));
+    retire(p, size, touched && settings().poison_free.load(std::memory_order_relaxed));
     return 0;
 }
 

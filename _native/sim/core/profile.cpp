@@ -38,16 +38,20 @@ bool exists(const std::string &path) {
     return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
 }
 
-double non_negative(const config::Table &table, const char *key, double otherwise) {
-    const double value = table.number(key).value_or(otherwise);
-    if (!(value >= 0) || !std::isfinite(value)) {
-        table.reject(key, "must be zero or a positive number");
+double bandwidth(const config::Table &table, const char *key) {
+    const double value = table.number(key).value_or(0);
+    if (value != 0 && !(value >= 1e-3 && value <= 1e6)) {
+        table.reject(key, "must lie between 0.001 and 1e6, or be 0 for copies that take no time");
     }
     return value;
 }
 
 uint64_t microseconds(const config::Table &table, const char *key) {
-    return static_cast<uint64_t>(std::llround(non_negative(table, key, 0) * 1000));
+    const double value = table.number(key).value_or(0);
+    if (!(value >= 0 && value <= 3.6e9)) {
+        table.reject(key, "must lie between 0 and 3.6e9 microseconds (an hour)");
+    }
+    return static_cast<uint64_t>(std::llround(value * 1000));
 }
 
 template <class Integer>
@@ -68,9 +72,9 @@ Profile read_profile(const std::string &path) {
     profile.ai_cores = positive<uint32_t>(table, "ai_cores", profile.ai_cores, 1024);
     profile.copy_engines = positive<uint32_t>(table, "copy_engines", profile.copy_engines, 1024);
     profile.memory_bytes = positive<uint64_t>(table, "memory_bytes", profile.memory_bytes, int64_t(1) << 50);
-    profile.h2d_gbps = non_negative(table, "h2d_gbps", 0);
-    profile.d2h_gbps = non_negative(table, "d2h_gbps", 0);
-    profile.d2d_gbps = non_negative(table, "d2d_gbps", 0);
+    profile.h2d_gbps = bandwidth(table, "h2d_gbps");
+    profile.d2h_gbps = bandwidth(table, "d2h_gbps");
+    profile.d2d_gbps = bandwidth(table, "d2d_gbps");
     profile.copy_latency_ns = microseconds(table, "copy_latency_us");
     profile.launch_overhead_ns = microseconds(table, "launch_overhead_us");
     profile.callback_latency_ns = microseconds(table, "callback_latency_us");

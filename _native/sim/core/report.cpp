@@ -54,12 +54,20 @@ bool has_block_callbacks(Stream &stream) {
     return false;
 }
 
-// Subscription lock held.
-void attach(Stream &stream, std::shared_ptr<ReportGroup> group, bool hidden) {
+// Subscription lock held. False: the stream is being destroyed, and its subscription may have been dropped already.
+bool attach(Stream &stream, std::shared_ptr<ReportGroup> group, bool hidden) {
     Lock lock(stream.device->mutex);
+    if (stream.closing) {
+        return false;
+    }
     stream.group = std::move(group);
     stream.group_is_hidden = hidden;
     count_live("subscriptions", 1);
+    return true;
+}
+
+aclError fail_closing(const Stream &stream) {
+    return fail(ACL_ERROR_RT_INVALID_HANDLE, "stream %d is being destroyed", stream.id);
 }
 
 // Subscription lock held.
@@ -200,8 +208,13 @@ aclError subscribe_report(uint64_t thread, Stream &stream) {
                     "device %d",
                     static_cast<unsigned long long>(thread), group->device.id, stream.device->id);
     }
+    if (!attach(stream, group, false)) {
+        if (group->streams == 0) {
+            all.by_thread.erase(thread);
+        }
+        return fail_closing(stream);
+    }
     ++group->streams;
-    attach(stream, group, false);
     return 0;
 }
 
@@ -276,8 +289,7 @@ aclError subscribe_host_functions(Stream &stream) {
         all.hidden[context.id] = context.host_group;
         context.host_thread = std::thread(serve_host_functions, context.host_group);
     }
-    attach(stream, context.host_group, true);
-    return 0;
+    return attach(stream, context.host_group, true) ? 0 : fail_closing(stream);
 }
 
 void close_host_functions(Context &context) {

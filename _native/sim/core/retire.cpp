@@ -261,8 +261,10 @@ void Device::task_failed(Lock &lock, Stream &stream, const Entry &entry, aclErro
     }
     Context *context = stream.context;
     if (!is_soft(code) && task_abort == 0) {
-        const ExceptionFacts facts{entry.task_id, static_cast<uint32_t>(stream.id), entry.submitter,
-                                   static_cast<uint32_t>(id), static_cast<uint32_t>(code)};
+        constexpr uint32_t inner_stream = 60000;  // no stream of a program has such an id
+        const bool inner = settings().models_have_streams && std::strcmp(entry.kind, "execute") == 0;
+        const ExceptionFacts facts{entry.task_id, inner ? inner_stream : static_cast<uint32_t>(stream.id),
+                                   entry.submitter, static_cast<uint32_t>(id), static_cast<uint32_t>(code)};
         if (settings().exceptions_on_reap.load(std::memory_order_relaxed) && !stream.hidden) {
             constexpr uint64_t monitor_period_ns = 50'000'000;
             stream.unreported.push_back(facts);

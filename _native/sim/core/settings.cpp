@@ -14,6 +14,7 @@ void Settings::reset() {
     strict = false;
     poison_free = true;
     exceptions_on_reap = false;
+    models_have_streams = false;
     shuffle_reports = false;
 }
 

@@ -15,6 +15,7 @@ struct Settings {
     std::atomic<bool> strict{false};
     std::atomic<bool> poison_free{true};
     std::atomic<bool> exceptions_on_reap{false};
+    std::atomic<bool> models_have_streams{false};
     std::atomic<bool> shuffle_reports{false};
     std::atomic<uint32_t> op_wait_timeout_s{0};
     std::atomic<bool> process_messages{false};  // err_msg_mode "1" of aclInit's configuration

@@ -61,9 +61,9 @@ Context &stream_context(const Stream &stream);
 bool is_device_address(const void *p, size_t size, int32_t *device);
 
 // Device memory, accounted like aclrtMalloc; 207001 (recorded) when the device has no room. Usable from any
-// thread.
+// thread. Memory that nobody has touched need not be overwritten when it is released, which would take up real memory.
 aclError allocate_device(int32_t device, size_t size, void **out);
-aclError release_device(void *p);
+aclError release_device(void *p, bool touched = true);
 
 // Registers the exit handler again, so that it runs before the static destructors of libraries loaded until
 // now: call after a dlopen of a library whose code `work` uses. The handler stops dispatchers and waits for

@@ -80,6 +80,9 @@ int aclsimSetCallLatency(const char *function, uint64_t ns);
 // 1 = on a user thread that reaps (sync, query or launch on that stream), at the latest after 50 ms by a
 // monitor.
 int aclsimSetExceptionDelivery(int mode);
+// Which stream the exception of a failed model names. 0 = the one that it was launched on (default); 1 = one of the
+// library's own, whose id no program has seen.
+int aclsimSetExceptionStream(int mode);
 
 // --- limits and modes
 // ------------------------------------------------------------------------------------------- Device memory

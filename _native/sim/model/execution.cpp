@@ -170,20 +170,22 @@ aclError Execution::check_dynamic_shape(const Tensor &tensor, const aclTensorDes
 Task Execution::task() {
     const LoadedModel &model = lease_->model();
     const Signature &signature = model.signature();
-    Shape first = signature.inputs[0].shape;
+    Shape first;  // of the first input, if there is any
     if (const GearShapes *gear = model.current_gear()) {
         first = gear->inputs[0];
-    } else if (!inputs_[0].shape.empty()) {
-        first = inputs_[0].shape;
+    } else if (!inputs_.empty()) {
+        first = inputs_[0].shape.empty() ? signature.inputs[0].shape : inputs_[0].shape;
     }
     double items = first.empty() ? 1 : static_cast<double>(first[0]);
+    constexpr double longest_us = 1e12;  // eleven days: more would leave no room on the clock
 
     Task out;
     out.kind = "execute";
     out.unit = Unit::AiCore;
     out.name = signature.name;
     out.duration_ns =
-        static_cast<uint64_t>((signature.latency_us + items * signature.latency_us_per_item) * 1000);
+        static_cast<uint64_t>(
+            std::min(signature.latency_us + items * signature.latency_us_per_item, longest_us) * 1000);
     out.work = [self = shared_from_this()] { return self->run(); };
     out.light = is_light();
     return out;

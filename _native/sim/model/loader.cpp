@@ -200,6 +200,14 @@ std::shared_ptr<Program> obtain_program(const ModelSource &source) {
     std::shared_ptr<CacheEntry> entry;
     {
         std::lock_guard<std::mutex> lock(*mutex);
+        for (auto it = cache->begin(); it != cache->end();) {  // what nobody has any more, nor is loading
+            bool gone = it->second.use_count() == 1;
+            if (gone) {
+                std::lock_guard<std::mutex> settled(it->second->loading);
+                gone = it->second->program.expired();
+            }
+            it = gone ? cache->erase(it) : std::next(it);
+        }
         std::shared_ptr<CacheEntry> &slot = (*cache)[source.key];
         if (!slot) {
             slot = std::make_shared<CacheEntry>();

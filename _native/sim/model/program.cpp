@@ -13,7 +13,7 @@ const char *const gear_input_name = "ascend_mbatch_shape_data";
 
 namespace {
 
-constexpr size_t longest_name = 127;  // what aclmdlIODims holds, without the terminating zero
+constexpr size_t longest_name = ACL_MAX_TENSOR_NAME_LEN - 1;  // without the terminating zero
 
 size_t processors() {
     cpu_set_t set;
@@ -90,7 +90,9 @@ std::vector<OpenDimension> open_dimensions(const std::vector<Shape> &shapes) {
 void check_gears(const engine::Model &model, const Gears &gears, const std::string &label) {
     std::vector<OpenDimension> open = open_dimensions(input_shapes(model));
     std::string shapes;
+    size_t dimensions = 0;
     for (const engine::Port &port : model.inputs()) {
+        dimensions += port.shape.size();
         shapes += (shapes.empty() ? "" : ", ") + port.name + " = " + to_text(port.shape);
     }
     const std::string way_out = "; fix the others by `shapes`. Inputs are " + shapes;
@@ -114,6 +116,11 @@ void check_gears(const engine::Model &model, const Gears &gears, const std::stri
             }
             return;
         case GearKind::Dims:
+            if (dimensions > ACL_MAX_DIM_CNT) {
+                reject(label, "dynamic_dims: the inputs have " + std::to_string(dimensions) +
+                                  " dimensions in all; at most " + std::to_string(ACL_MAX_DIM_CNT) +
+                                  " can be set together");
+            }
             if (open.empty() || open.size() != gears.values[0].size()) {
                 reject(label, "dynamic_dims gives " + std::to_string(gears.values[0].size()) +
                                   " sizes per gear for " + std::to_string(open.size()) + " open dimensions" +
@@ -171,9 +178,12 @@ Tensor describe(const engine::Port &port, const std::string &role, size_t index,
     out.bytes = byte_size(port.shape, port.type).value_or(0);
     for (const GearShapes &gear : gears) {
         const Shape &shape = (gear.*side)[index];
-        size_t bytes = byte_size(shape, port.type).value_or(0);
-        if (bytes >= out.bytes) {
-            out.bytes = bytes;
+        const std::optional<size_t> bytes = byte_size(shape, port.type);
+        if (!bytes) {
+            reject(label, "'" + port.name + "' of shape " + to_text(shape) + " is larger than memory can be");
+        }
+        if (*bytes >= out.bytes) {
+            out.bytes = *bytes;
             out.largest = shape;
         }
     }
@@ -297,9 +307,9 @@ Program::Executable Program::make_executable() {
     return out;
 }
 
-// A shape's first execution prepares kernels, which takes many times longer than the ones after it.
+// A shape's first execution prepares kernels, which takes many times longer than the ones after it. Fill rules have none.
 void Program::warm_up(engine::Request &request) const {
-    if (signature_->is_dynamic() || steered_by_numbers(*signature_)) {
+    if (!signature_->computes || signature_->is_dynamic() || steered_by_numbers(*signature_)) {
         return;
     }
     std::vector<GearShapes> shapes = signature_->gears;

@@ -64,7 +64,7 @@ LoadedModel::~LoadedModel() { count_live("models", -1); }
 void LoadedModel::release_memory() {
     for (void *block : memory_) {
         if (is_device_address(block, 1, nullptr)) {  // a reset of the device may have taken it already
-            release_device(block);
+            release_device(block, false);  // it stands for weights and workspace that nothing uses
         }
     }
     memory_.clear();

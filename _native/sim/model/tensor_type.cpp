@@ -216,7 +216,8 @@ std::optional<size_t> element_count(const Shape &shape) {
 std::optional<size_t> byte_size(const Shape &shape, aclDataType type) {
     std::optional<size_t> count = element_count(shape);
     size_t bytes = 0;
-    if (!count || __builtin_mul_overflow(*count, element_size(type), &bytes)) {
+    constexpr size_t addressable = size_t{1} << 47;
+    if (!count || __builtin_mul_overflow(*count, element_size(type), &bytes) || bytes > addressable) {
         return std::nullopt;
     }
     return bytes;

@@ -30,7 +30,7 @@ void write_element(aclDataType type, void *data, size_t index, double value);
 
 bool is_static(const Shape &shape);
 std::string to_text(const Shape &shape);  // "[1,3,-1,-1]"
-// Elements or bytes of a static shape; nothing when a dimension is open or the number does not fit.
+// Elements or bytes of a static shape; nothing when a dimension is open or no memory is that large.
 std::optional<size_t> element_count(const Shape &shape);
 std::optional<size_t> byte_size(const Shape &shape, aclDataType type);
 // `actual` is static, of the same rank, and equals `pattern` wherever that is fixed.

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+# How what the library or the runtime refuses becomes an exception.
+
+
+cdef object acl_error(
+    const rt.AclApi *api, const rt.Capabilities *can, int code, str where, object device=None, object stream=None
+):
+    # The library keeps the message per thread and forgets it when asked, so it is fetched here, on the thread that
+    # made the call.
+    cdef const char *message = NULL
+    if rt.forked():
+        return fork_error()
+    if can.error_message:
+        with nogil:
+            message = api.aclGetRecentErrMsg()
+    detail = _errors.newest_message(message.decode(errors="replace")) if message is not NULL else ""
+    return _errors.error_from_code(code, where, detail, device=device, stream=stream)
+
+
+cdef object refusal(int status, StreamCore stream, str what):
+    """For what the runtime itself has refused, a negative SubmitStatus."""
+    if status == rt.kForked:
+        return fork_error()
+    if status == rt.kOutOfService:
+        return out_of_service(stream.core, what, stream.id)
+    if status == rt.kAborting:
+        return _errors.TaskError(107023, what, device=stream.core.index, stream=stream.id)
+    return closed_stream(stream)
+
+
+cdef object fork_error():
+    return _errors.ForkError(
+        "this process was forked after the ACL runtime was started; it cannot use the device. "
+        "Start worker processes with the 'spawn' method, or open the device after the fork"
+    )
+
+
+def forked() -> bool:
+    """Whether this is a child made by fork after the runtime was started, in which nothing can be used."""
+    return rt.forked()
+
+
+cpdef int check_fork() except -1:
+    """Raises ForkError in such a child: its locks may be held for ever, by threads that stayed with the parent."""
+    if rt.forked():
+        raise fork_error()
+    return 0
+
+
+cdef object out_of_service(DeviceCore device, str what, object stream=None):
+    """For somebody to raise, who is told by it of everything that this device has given up."""
+    cdef shared_ptr[rt.Failure] failure = device.device.fault_failure()
+    cdef FailureRecord record = _records.get(failure.get().id)
+    if record is not None:
+        record.tell()
+    else:
+        with nogil:
+            device.device.told(failure)
+    return lost(device, what, stream)
+
+
+cdef object lost(DeviceCore device, str what, object stream=None):
+    return _errors.DeviceLostError(device.device.fault(), what, device=device.index, stream=stream)
+
+
+cdef object closed_stream(StreamCore stream):
+    why = ""
+    if stream.stream.get() is not NULL:
+        if stream.core.device.ended():
+            why = ": its device was closed or reset"
+        elif stream.stream.get().given_up():
+            why = ": it was given up, as its work can be neither waited for nor stopped; create another one"
+    return _errors.RuntimeClosedError("the stream is closed" + why)
+
+
+cdef object made_by(str maker):
+    return TypeError(f"this class has no public constructor; use {maker}")

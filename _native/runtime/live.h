@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// What of the runtime is alive in this process.
+#pragma once
+
+#include <atomic>
+
+namespace aioascend {
+
+struct Live {
+    std::atomic<int> threads{0};      // report threads and workers
+    std::atomic<int> descriptors{0};  // eventfds of bridges
+
+    static Live &counts() {
+        static Live *all = new Live;  // leaked: threads may end during exit
+        return *all;
+    }
+};
+
+// Counts one as long as it exists.
+class Counted {
+public:
+    explicit Counted(std::atomic<int> &count) : count_(count) { ++count_; }
+    ~Counted() { --count_; }
+    Counted(const Counted &) = delete;
+    Counted &operator=(const Counted &) = delete;
+
+private:
+    std::atomic<int> &count_;
+};
+
+}  // namespace aioascend

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Says what was left open, or is still held, and where it was made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aioascend._debug.stacks import Stack, indented, logger
+
+
+def made_at(stack: Stack | None) -> str:
+    """For the end of a message."""
+    return f", made at\n{indented(stack)}" if stack is not None else ""
+
+
+def report_buffers(device: int, buffers: Sequence[tuple[str, int, Stack | None]]) -> None:
+    """The device has been closed, and these buffers (what, bytes, maker) are still referred to."""
+    if not buffers:
+        return
+    alike: dict[str, list[int]] = {}
+    for what, size, stack in buffers:
+        alike.setdefault(f"{what}{made_at(stack)}", []).append(size)
+    parts = [f"{sum(sizes)} bytes in {len(sizes)} x {text}" for text, sizes in alike.items()]
+    total = sum(size for _, size, _ in buffers)
+    logger.warning(
+        "device %d is closed, and buffers of it are still referred to: %d bytes\n%s", device, total, "\n".join(parts)
+    )

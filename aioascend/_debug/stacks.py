@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stacks: where something was made, submitted or called."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import textwrap
+import threading
+import traceback
+from collections.abc import Hashable
+from pathlib import Path
+from types import FrameType
+from typing import TypeAlias
+
+from aioascend._debug.settings import settings
+
+logger = logging.getLogger("aioascend.debug")
+
+Stack: TypeAlias = traceback.StackSummary
+
+_DEPTH = 10  # innermost frames that are kept, as asyncio does
+_PACKAGE = str(Path(__file__).parents[1])
+_LOOPS = {"asyncio", "uvloop", "trio", "anyio", "concurrent", "threading"}
+
+
+def stack_of(frame: FrameType | None) -> Stack:
+    """The stack that ends in this frame, outermost first. Source lines are read when it is printed."""
+    frames: list[tuple[FrameType, int]] = []
+    while frame is not None and len(frames) < _DEPTH:
+        frames.append((frame, frame.f_lineno))
+        frame = frame.f_back
+    return Stack.extract(iter(reversed(frames)), lookup_lines=False)
+
+
+def stack_here() -> Stack:
+    """The stack of whoever called into aioascend, however deep in it this is."""
+    innermost = frame = sys._getframe(1)
+    while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
+        frame = frame.f_back
+    # A task of its own: its loop called, and where in aioascend it is says more.
+    called_by_loop = frame.f_globals.get("__name__", "").split(".")[0] in _LOOPS
+    return stack_of(innermost if called_by_loop else frame)
+
+
+def here() -> Stack | None:
+    """In debug mode `stack_here`, else None."""
+    return stack_here() if settings.enabled else None
+
+
+def indented(stack: Stack) -> str:
+    """As a traceback shows it."""
+    return textwrap.indent("".join(stack.format()).rstrip(), "  ")
+
+
+def annotate(error: BaseException, stack: Stack | None) -> None:
+    """Notes on the error where its operation was submitted: a traceback shows notes, pickling keeps them."""
+    if stack is not None:
+        # What add_note does from Python 3.11 on; before, the backport of exception groups prints it.
+        error.__dict__.setdefault("__notes__", []).append(f"submitted at\n{indented(stack)}")
+
+
+class Once:
+    """Says of each place once that it is new."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._seen: set[Hashable] = set()
+
+    def new(self, stack: Stack, *what: Hashable) -> bool:
+        place = (*what, stack[-1].filename, stack[-1].lineno) if stack else what
+        with self._lock:
+            known = place in self._seen
+            self._seen.add(place)
+        return not known

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Aborting a stream: what was on it, what waited for it, and what both are good for afterwards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import numpy as np
+import pytest
+
+import aioascend as aa
+from aioascend.testing import Simulator
+
+pytestmark = pytest.mark.anyio
+
+
+async def error_of(operation: Any) -> BaseException | None:
+    with anyio.fail_after(60):
+        try:
+            await operation
+        except aa.AioascendError as error:
+            return error
+    return None
+
+
+async def held_stream(stream: aa.Stream, sim: Simulator, buffer: aa.DeviceBuffer) -> None:
+    await stream.memset(buffer, 0)
+    sim.hold(stream)
+
+
+async def test_everything_on_the_stream_is_discarded_and_it_goes_on(
+    npu: aa.Device, stream: aa.Stream, sim: Simulator
+) -> None:
+    buffer = npu.empty(16, "uint8")
+    await held_stream(stream, sim, buffer)
+    operations = [stream.memset(buffer, value % 256) for value in range(700)]
+    assert stream.queued
+    assert await stream.abort()
+    sim.release(stream)
+    errors = [await error_of(operation) for operation in operations]
+    assert {type(error) for error in errors} == {aa.TaskError}
+    assert {error.code for error in errors if isinstance(error, aa.AclError)} == {107023}
+    assert errors[0] is not None
+    assert "memset #2" in str(errors[0])
+    target = np.ones(16, "uint8")
+    await stream.memcpy(target, buffer)
+    assert (target == 0).all()
+
+
+async def test_nobody_has_to_await_what_was_aborted(npu: aa.Device, sim: Simulator) -> None:
+    buffer = npu.empty(16, "uint8")
+    async with npu.create_stream() as stream:
+        await held_stream(stream, sim, buffer)
+        stream.memset(buffer, 1)
+        assert await stream.abort()
+        sim.release(stream)
+        await stream.memset(buffer, 2)  # whoever aborts has been told
+
+
+async def test_streams_that_wait_for_it_are_aborted_too(
+    npu: aa.Device, stream: aa.Stream, other: aa.Stream, sim: Simulator
+) -> None:
+    buffer = npu.empty(16, "uint8")
+    async with npu.create_stream() as third, npu.create_stream() as bystander:
+        for each in (stream, other, third, bystander):
+            await each.memset(buffer, 0)
+        sim.hold(stream)
+        first = stream.memset(buffer, 1)
+        event = stream.record()
+        other.wait(event)
+        second = other.memset(buffer, 2)
+        third.wait(other.record())
+        last = third.memset(buffer, 3)
+        assert await stream.abort()
+        sim.release(stream)
+        own = await error_of(first)
+        assert isinstance(own, aa.TaskError)
+        for operation in (second, last):
+            error = await error_of(operation)
+            assert isinstance(error, aa.DependencyError)
+            assert error.code == 107023
+            assert isinstance(error.__cause__, aa.TaskError)
+        with pytest.raises(aa.DependencyError):
+            bystander.wait(event)
+        for each in (stream, other, third, bystander):
+            await each.memset(buffer, 4)
+
+
+async def test_a_stream_whose_wait_is_over_is_left_alone(
+    npu: aa.Device, stream: aa.Stream, other: aa.Stream, sim: Simulator
+) -> None:
+    buffer = npu.empty(16, "uint8")
+    await other.memset(buffer, 0)
+    other.wait(stream.record())
+    behind = other.memset(buffer, 1)  # nobody has asked for a report, so the wait is not known to be over
+    await anyio.to_thread.run_sync(sim.wait_tasks, other, 3)
+    sim.hold(stream)
+    stream.memset(buffer, 2)
+    assert await stream.abort()
+    sim.release(stream)
+    assert await error_of(behind) is None
+
+
+async def test_an_unawaited_dependent_is_not_lost(
+    npu: aa.Device, stream: aa.Stream, other: aa.Stream, sim: Simulator
+) -> None:
+    buffer = npu.empty(16, "uint8")
+    await other.memset(buffer, 0)
+    await held_stream(stream, sim, buffer)
+    stream.memset(buffer, 1)
+    other.wait(stream.record())
+    other.memset(buffer, 2)
+    assert await stream.abort()
+    sim.release(stream)
+    assert isinstance(await error_of(other.memset(buffer, 3)), aa.DependencyError)
+    await other.memset(buffer, 4)
+
+
+async def test_what_has_failed_before_keeps_its_error(npu: aa.Device, stream: aa.Stream, sim: Simulator) -> None:
+    buffer = npu.empty(16, "uint8")
+    await held_stream(stream, sim, buffer)
+    sim.fail_task(stream=stream, nth=2, code=507015)
+    operations = [stream.memset(buffer, value) for value in range(4)]
+    sim.step(stream, 3)
+    await anyio.to_thread.run_sync(sim.wait_tasks, stream, 5)  # two before, and three
+    with sim.hold_reports():
+        assert await stream.abort()
+    sim.release(stream)
+    errors = [await error_of(operation) for operation in operations]
+    assert errors[0] is None  # a task that failed had its turn, so this one is done
+    assert isinstance(errors[1], aa.TaskError)
+    assert errors[1].code == 507015
+    assert [type(error) for error in errors[2:]] == [aa.DependencyError] * 2
+
+
+@pytest.mark.parametrize("missing", [(), ("aclrtStreamAbort",), ("aclrtStreamAbort", "aclrtDestroyStreamForce")])
+async def test_a_device_that_cannot_abort(missing: tuple[str, ...], sim: Simulator, anyio_backend: object) -> None:
+    from aioascend import _native
+    from aioascend._backend import Backend, load_backend
+    from aioascend._opened import Opened
+    from aioascend.device import Device
+
+    library = load_backend("sim").library.without(*missing)
+    opened = Opened(_native.DeviceCore(library, 1), {})
+    opened.users = 1
+    await anyio.to_thread.run_sync(opened.core.open)
+    if not missing:
+        sim.fail_call("aclrtStreamAbort", code=207000)
+    async with Device(opened, Backend(library, "sim", ())) as npu, npu.create_stream() as other:
+        stream = await npu.create_stream()
+        buffer = npu.empty(16, "uint8")
+        await other.memset(buffer, 0)
+        await held_stream(stream, sim, buffer)
+        abandoned = stream.memset(buffer, 1)
+        other.wait(stream.record())
+        dependent = other.memset(buffer, 2)
+        assert not await stream.abort()
+        assert isinstance(await error_of(abandoned), aa.TaskError)
+        assert isinstance(await error_of(dependent), aa.DependencyError)
+        with pytest.raises(aa.RuntimeClosedError, match="given up"):
+            stream.memset(buffer, 3)
+        assert npu.health().orphaned_streams >= 1
+        await stream.close()
+        async with npu.create_stream() as another:
+            await another.memset(buffer, 4)
+
+
+async def test_abort_on_an_idle_a_closed_and_a_wrapped_stream(npu: aa.Device, sim: Simulator) -> None:
+    buffer = npu.empty(16, "uint8")
+    stream = await npu.create_stream()
+    assert await stream.abort()
+    await stream.memset(buffer, 0)
+    wrapped = await npu.wrap_stream(stream.handle)
+    sim.hold(stream)
+    operation = wrapped.memset(buffer, 1)
+    assert not await wrapped.abort()
+    assert isinstance(await error_of(operation), aa.TaskError)
+    sim.release(stream)
+    await stream.memset(buffer, 2)  # it is its owner's, and goes on
+    await wrapped.close()
+    await stream.close()
+    with pytest.raises(aa.RuntimeClosedError):
+        await stream.abort()
+
+
+async def test_submits_and_aborts_at_once(npu: aa.Device, stream: aa.Stream, sim: Simulator) -> None:
+    buffer = npu.empty(16, "uint8")
+    sim.set_call_latency("aclrtStreamAbort", 0.02)
+    outcomes: list[BaseException | None] = []
+
+    async def attempt(value: int) -> None:
+        await stream.memset(buffer, value)  # while the abort runs, the call itself raises
+
+    async def submit() -> None:
+        outcomes.extend([await error_of(attempt(value % 256)) for value in range(300)])
+
+    async with anyio.create_task_group() as group:
+        for _ in range(4):
+            group.start_soon(submit)
+        for _ in range(5):
+            assert await stream.abort()
+    assert len(outcomes) == 1200
+    assert {type(outcome) for outcome in outcomes} <= {type(None), aa.TaskError, aa.DependencyError}
+    await stream.memset(buffer, 1)

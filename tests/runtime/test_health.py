@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Health, quarantine and the forced reset of a device."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import anyio
+import numpy as np
+import pytest
+
+import aioascend as aa
+from aioascend.testing import Simulator
+
+pytestmark = pytest.mark.anyio
+
+MODEL = b'[[inputs]]\nname = "x"\nshape = [4]\n[[outputs]]\nname = "y"\nshape = [4]\n'
+
+
+async def error_of(operation: Any) -> BaseException | None:
+    with anyio.fail_after(60):
+        try:
+            await operation
+        except aa.AioascendError as error:
+            return error
+    return None
+
+
+async def test_a_device_that_works(npu: aa.Device, stream: aa.Stream, sim: Simulator) -> None:
+    buffer = npu.empty(4, "uint8")
+    await stream.memset(buffer, 0)
+    health = npu.health()
+    assert health in aa.health() or [one.device for one in aa.health()] == [npu.index]
+    assert (health.device, health.state, health.error, health.failed_for) == (0, "ok", None, 0)
+    assert (health.in_flight, health.queued, health.orphaned_streams) == (0, 0, 0)
+    with sim.hold(stream):
+        operations = [stream.memset(buffer, 1) for _ in range(600)]
+        busy = npu.health()
+        assert busy.in_flight + busy.queued == 600
+        assert busy.since_progress >= 0
+        later = npu.health()
+        assert later.since_progress > busy.since_progress
+    await operations[-1]
+
+
+async def test_health_of_a_closed_device(sim: Simulator, anyio_backend: object) -> None:
+    npu = await aa.open_device(1, backend="sim")
+    await npu.close()
+    assert npu.health().state == "closed"
+    assert 1 not in [one.device for one in aa.health()]
+    with pytest.raises(aa.RuntimeClosedError):
+        await npu.reset()
+
+
+async def test_a_code_that_says_gone_quarantines(sim: Simulator, anyio_backend: object) -> None:
+    async with aa.open_device(1, backend="sim") as npu, npu.create_stream() as stream:
+        buffer = npu.empty(4, "uint8")
+        await stream.memset(buffer, 0)
+        sim.fail_task(device=1, stream=stream, code=507001)
+        error = await error_of(stream.memset(buffer, 1))
+        assert isinstance(error, aa.AclError)
+        assert (error.code, error.retry) == (507001, "gone")
+        launches = sim.calls("aclrtMemsetAsync")
+        for _ in range(20):
+            with pytest.raises(aa.DeviceLostError) as caught:
+                stream.memset(buffer, 2)
+        assert sim.calls("aclrtMemsetAsync") == launches  # nothing more is sent there
+        assert caught.value.code == 507001
+        copy = pickle.loads(pickle.dumps(caught.value))  # noqa: S301
+        assert (copy.retry, copy.hint, str(copy)) == ("gone", caught.value.hint, str(caught.value))
+        failed = npu.health()
+        assert failed.state == "failed"
+        assert failed.error is not None
+        assert failed.error.code == 507001
+        await npu.reset()
+        async with npu.create_stream() as again:
+            await again.memset(npu.empty(4, "uint8"), 0)
+
+
+async def test_a_reset_of_a_device_that_hangs(sim: Simulator, anyio_backend: object) -> None:
+    """Two users, models, buffers, host queues and all: everybody is told, and both go on."""
+    async with aa.open_device(1, backend="sim") as npu, aa.open_device(1, backend="sim") as second:
+        streams = [await npu.create_stream(), await second.create_stream()]
+        model = await npu.load_model(MODEL)
+        pinned = await npu.pinned(4, "uint8")
+        buffer = npu.empty(4, "uint8")
+        for stream in streams:
+            await stream.memset(buffer, 0)
+        event = streams[0].record()
+        await event
+        sim.hold(device=1)
+        operations = [stream.memset(buffer, 1) for stream in streams for _ in range(600)]
+        copy = streams[0].memcpy(pinned, buffer)
+        call = streams[0].execute(model, [npu.empty(4)], [npu.empty(4)])
+        await npu.reset()
+        sim.release(device=1)
+        errors = [await error_of(operation) for operation in [*operations, copy, call]]
+        assert {type(error) for error in errors} == {aa.DeviceLostError}
+        assert {error.code for error in errors if isinstance(error, aa.AclError)} == {107022}
+        pinned.array[:] = 7  # memory of the host is not the device's to lose
+        assert event.done()
+        with pytest.raises(aa.RuntimeClosedError):
+            await model(np.zeros(4, "float32"))
+        await model.close()
+        for device in (npu, second):
+            assert device.health().state == "ok"
+            async with device.create_stream() as stream, await device.load_model(MODEL) as again:
+                target = device.empty(4, "uint8")
+                await stream.memcpy(target, pinned)
+                result = np.zeros(4, "uint8")
+                await stream.memcpy(result, target)
+                assert (result == 7).all()
+                await again(np.zeros(4, "float32"))
+        for stream in streams:
+            await stream.close()
+
+
+async def test_a_device_that_does_not_come_back_can_be_reset_later(sim: Simulator, anyio_backend: object) -> None:
+    async with aa.open_device(1, backend="sim") as npu:
+        stream = await npu.create_stream()
+        buffer = npu.empty(4, "uint8")
+        await stream.memset(buffer, 0)
+        sim.lose_device(1)
+        assert await error_of(stream.join()) is None
+        for _ in range(2):
+            with pytest.raises(aa.DeviceLostError):
+                await npu.reset()
+            assert npu.health().state == "failed"
+            with pytest.raises(aa.DeviceLostError):
+                await npu.create_stream()
+        sim.restore_device(1)
+        await npu.reset()
+        async with npu.create_stream() as again:
+            await again.memset(npu.empty(4, "uint8"), 0)
+
+
+async def test_a_single_refusal_is_no_loss(npu: aa.Device, stream: aa.Stream, sim: Simulator) -> None:
+    buffer = npu.empty(4, "uint8")
+    await stream.memset(buffer, 0)
+    sim.fail_call("aclrtMemsetAsync", code=507899)
+    with pytest.raises(aa.DeviceError):
+        stream.memset(buffer, 1)
+    with sim.hold(stream):
+        operation = stream.memset(buffer, 2)
+        sim.fail_call("aclrtStreamQuery", code=507899)  # of the sweep
+        queries = sim.calls("aclrtStreamQuery")
+        while sim.calls("aclrtStreamQuery") < queries + 3:
+            await anyio.lowlevel.checkpoint()
+    await operation
+    assert npu.health().state == "ok"
+
+
+async def test_a_library_that_cannot_reset_by_force(sim: Simulator, anyio_backend: object) -> None:
+    from aioascend import _native
+    from aioascend._backend import Backend, load_backend
+    from aioascend._opened import Opened
+    from aioascend.device import Device
+
+    library = load_backend("sim").library.without("aclrtResetDeviceForce")
+    opened = Opened(_native.DeviceCore(library, 1), {})
+    opened.users = 1
+    await anyio.to_thread.run_sync(opened.core.open)
+    async with Device(opened, Backend(library, "sim", ())) as npu, npu.create_stream() as stream:
+        with pytest.raises(aa.UnsupportedError):
+            await npu.reset()
+        await stream.memset(npu.empty(4, "uint8"), 0)
