@@ -60,6 +60,7 @@ cdef class ModelCore:
                 code = device.load_model_bytes(host.view.buf, host.view.len, id)
             call = "aclmdlLoadFromMem"
         if code != 0:
+            core.check_open()  # it may have been closed meanwhile
             raise core.error(code, f"{call}({label})")
         self.loaded = new rt.LoadedModel(device.api(), id)
         self.count(True)

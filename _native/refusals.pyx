@@ -35,6 +35,18 @@ cdef object fork_error():
     )
 
 
+def forked() -> bool:
+    """Whether this is a child made by fork after the runtime was started, in which nothing can be used."""
+    return rt.forked()
+
+
+cpdef int check_fork() except -1:
+    """Raises ForkError in such a child: its locks may be held for ever, by threads that stayed with the parent."""
+    if rt.forked():
+        raise fork_error()
+    return 0
+
+
 cdef object out_of_service(DeviceCore device, str what, object stream=None):
     """For somebody to raise, who is told by it of everything that this device has given up."""
     cdef shared_ptr[rt.Failure] failure = device.device.fault_failure()

@@ -97,12 +97,9 @@ cdef class StreamCore:
 
     def _report_untold(self) -> None:
         """Failures that no await has raised go to the exception handler of the loop."""
-        self.report_untold()
-
-    cdef int report_untold(self) except -1:
         cdef FailureRecord record
         if rt.forked() or rt.shutting_down():
-            return 0  # the parent tells; a process that ends does not
+            return  # the parent tells; a process that ends does not
         for record in list(self.untold):
             record.tell()
             report_to_loop(

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from aioascend import _debug, _native
@@ -80,10 +80,8 @@ class Stream(_native.StreamCore, Closing):
             self._report_untold()
             self.device._forget_stream(self)
 
-    # Not when it is deallocated: a failure and its stream are a cycle, which is in pieces by then.
-    def __del__(self, _drop: Callable[[Closing], None] = Closing.__del__) -> None:  # type: ignore[override]
+    def _dropped(self) -> None:
         self._report_untold()
-        _drop(self)
 
     def _give_back(self) -> None:
         self._destroy_when_drained()

@@ -63,6 +63,7 @@ aclError Device::open() {
     }
     progress_ns = monotonic_ns();
     fault_ = 0;
+    ending_ = false;
     ended_ = false;
     closed_ = false;
     register_device(this);
@@ -81,10 +82,15 @@ aclError Device::close() {
     }
     {
         std::unique_lock<std::mutex> lock(mutex_);
-        streams_changed_.wait(lock, [this] { return streams_.empty() || shutting_down(); });
+        const auto over = [this] {
+            return (streams_.empty() && (calls_ == 0 || fault_ != 0)) || shutting_down();
+        };
+        while (!streams_changed_.wait_for(lock, std::chrono::milliseconds(100), over)) {
+        }  // nobody says so when a fault comes
         if (shutting_down()) {
             return 0;  // whoever shuts down stops the threads
         }
+        ending_ = true;
     }
     reports_.stop();
     if ((fault_ != 0 || orphans_run()) && can().device_force_reset) {
@@ -146,11 +152,29 @@ std::unordered_set<aclrtEvent> Device::take_events() {
     return std::exchange(events_, {});
 }
 
+bool Device::begin_call(bool even_when_closed) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (ending_ || (closed_ && !even_when_closed)) {
+        return false;
+    }
+    ++calls_;
+    return true;
+}
+
+void Device::end_call() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    --calls_;
+    streams_changed_.notify_all();
+}
+
 bool Device::close_later() {
     const auto left = streams();
-    if (std::all_of(left.begin(), left.end(), [](const auto &stream) { return stream->idle(); })) {
+    const bool idle = std::all_of(left.begin(), left.end(), [](const auto &stream) { return stream->idle(); });
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (idle && calls_ == 0) {
         return false;  // those that are left are about to be destroyed
     }
+    lock.unlock();
     // Not on a thread that the interpreter would wait for: what is in flight may never end.
     std::thread([this] { close(); }).detach();
     return true;
@@ -234,9 +258,9 @@ void Device::bury(Marker *marker) {
     buried_.push_back(marker);
 }
 
-void Device::wake_waiters() {
+void Device::wake_waiters(std::chrono::steady_clock::time_point deadline) {
     for (const auto &stream : streams()) {
-        stream->wake_waiters();
+        stream->wake_waiters(deadline);
     }
     streams_changed_.notify_all();
 }

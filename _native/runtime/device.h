@@ -105,7 +105,12 @@ public:
     ReportThread &reports() { return reports_; }
 
     void bury(Marker *marker);  // a late report may still name it: kept until the report thread has ended
-    void wake_waiters();        // of threads that wait for streams, when the process shuts down
+    // Of threads that wait for streams, when the process shuts down.
+    void wake_waiters(std::chrono::steady_clock::time_point deadline);
+
+    // Around calls of other threads that may take their time: the device is not reset under them. False: it is too late.
+    bool begin_call(bool even_when_closed);
+    void end_call();
 
     // Tickets on their way to their loops, one push per loop; settle_mutex held.
     void outbox_add(Ticket *ticket);
@@ -142,7 +147,9 @@ private:
     std::atomic<int64_t> failed_ns_{0};
     std::atomic<int64_t> last_sweep_ns_{0};
     std::mutex mutex_;
-    std::condition_variable streams_changed_;
+    std::condition_variable streams_changed_;  // or calls_
+    size_t calls_ = 0;     // of other threads, in progress
+    bool ending_ = false;  // nobody waits for it any more
     std::vector<std::shared_ptr<Stream>> streams_;
     std::vector<std::shared_ptr<Stream>> orphans_;
     std::mutex events_mutex_;

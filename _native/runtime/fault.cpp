@@ -209,6 +209,7 @@ aclError Device::reset_by_force() {
     {
         std::lock_guard<std::mutex> lock(mutex_);
         first = !closed_.exchange(true);
+        ending_ = true;
     }
     fail(ACL_ERROR_RT_DEVICE_TASK_ABORT);
     // Before the threads are joined: one of them may be stuck in a call that only this ends.

@@ -3,6 +3,7 @@
 #include "stream.h"
 
 #include <algorithm>
+#include <thread>
 
 #include "context_guard.h"
 #include "device.h"
@@ -350,9 +351,13 @@ aclError Stream::destroy() {
     return code;
 }
 
-void Stream::wake_waiters() {
+void Stream::wake_waiters(std::chrono::steady_clock::time_point deadline) {
     // With the lock, or whoever is about to wait, having looked before the process began to shut down, would be missed.
-    std::lock_guard<std::mutex> lock(mutex_);
+    // But it may be held in a launch that does not return.
+    std::unique_lock<std::mutex> lock(mutex_, std::defer_lock);
+    while (!lock.try_lock() && std::chrono::steady_clock::now() < deadline) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
     drained_.notify_all();
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -101,7 +102,7 @@ public:
     void handle_has_gone();  // with a reset of the device
     void confirm();                                  // worker: clear the library's own record of a failure
     void report_arrived(Marker *marker);
-    void wake_waiters();
+    void wake_waiters(std::chrono::steady_clock::time_point deadline);
     // Somebody is being told of the failure: first on all streams the one, then the other; failure_mutex held.
     void carry_over(const std::shared_ptr<Failure> &failure);
     void end_taint(const Failure &failure);

@@ -107,6 +107,7 @@ async def test_a_failure_nobody_awaits_goes_to_the_exception_handler(npu: aa.Dev
 
 
 @pytest.mark.asyncio_only
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 async def test_a_failure_nobody_awaits_on_a_stream_that_is_dropped(npu: aa.Device, sim: Simulator) -> None:
     reports: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: reports.append(context))
