@@ -97,7 +97,8 @@ cdef int quarantine(DeviceCore device, object keep) except -1:
             for buffer in (<Run>item).buffers[0] + (<Run>item).buffers[1]:
                 if buffer is not None and (<Buffer>buffer).block is not None:
                     (<Buffer>buffer).block.unreliable = True
-    device.kept.append(keep)
+    if not device.device.ended():
+        device.kept.append(keep)
     return 0
 
 

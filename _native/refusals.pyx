@@ -63,12 +63,19 @@ cdef object lost(DeviceCore device, str what, object stream=None):
     return _errors.DeviceLostError(device.device.fault(), what, device=device.index, stream=stream)
 
 
+cdef bint was_given_up(StreamCore stream):
+    cdef bint given_up
+    with nogil:
+        given_up = stream.stream.get().given_up()
+    return given_up
+
+
 cdef object closed_stream(StreamCore stream):
     why = ""
     if stream.stream.get() is not NULL:
         if stream.core.device.ended():
             why = ": its device was closed or reset"
-        elif stream.stream.get().given_up():
+        elif was_given_up(stream):
             why = ": it was given up, as its work can be neither waited for nor stopped; create another one"
     return _errors.RuntimeClosedError("the stream is closed" + why)
 

@@ -29,20 +29,21 @@ cdef class StreamCore:
     @property
     def handle(self) -> int:
         """The `aclrtStream`, for foreign code. Valid until the stream is closed."""
-        return <uintptr_t>self.stream.get().handle()
+        return <uintptr_t>self.stream.get().handle() if self.stream.get() is not NULL else 0
 
     @property
     def in_flight(self) -> int:
         """Operations that the device has not finished."""
-        return self.stream.get().in_flight()
+        return self.stream.get().in_flight() if self.stream.get() is not NULL else 0
 
     @property
     def queued(self) -> int:
         """Operations that wait on the host because the device's queue is full or memory is still being allocated."""
-        cdef size_t count
+        cdef size_t count = 0
         check_fork()
-        with nogil:
-            count = self.stream.get().queued()
+        if self.stream.get() is not NULL:
+            with nogil:
+                count = self.stream.get().queued()
         return count
 
     # --- blocking; for worker threads ---
@@ -84,6 +85,7 @@ cdef class StreamCore:
         self.check_usable()
         with nogil:
             stopped = self.stream.get().abort()
+        self.is_closed = self.is_closed or not stopped
         return stopped
 
     # --- life cycle ---
@@ -253,25 +255,28 @@ cdef class StreamCore:
                 f"the event belongs to device {event.core.index}, the stream to device {self.core.index}; "
                 "await the event on the host instead"
             )
+        # All three at once: another thread may record it again while we are without the GIL.
         cdef Operation recorded = event.operation
+        cdef EventHandle handle = event.handle
+        cdef shared_ptr[rt.Stream] source = event.stream
         cdef shared_ptr[rt.Failure] failure
         cdef FailureRecord record
         if not recorded.in_flight:
             failure = recorded.ticket.failure()  # of a record that was not even issued
         if failure.get() is NULL:
             with nogil:
-                failure = event.stream.get().failure_of(recorded.ticket.seq)
+                failure = source.get().failure_of(recorded.ticket.seq)
         if failure.get() is not NULL:
             record = record_of(self.core, failure)
             record.tell()
             raise _errors.DependencyError.behind(record.exception, f"wait for {event!r}", device=self.core.index)
         cdef rt.Command command
         command.kind = rt.Kind.Wait
-        command.subject = event.handle.event
+        command.subject = handle.event
         cdef Operation operation = self.new_operation()
-        operation.keep = event.handle
-        if event.stream.get() is not self.stream.get():
-            operation.ticket.more().source = event.stream
+        operation.keep = handle
+        if source.get() is not self.stream.get():
+            operation.ticket.more().source = source
             operation.ticket.more().source_seq = recorded.ticket.seq
         return self.submit(operation, command)
 
@@ -288,7 +293,7 @@ cdef class StreamCore:
 
     cdef int check_usable(self) except -1:
         check_fork()
-        if self.is_closed or self.stream.get() is NULL:
+        if self.is_closed or self.stream.get() is NULL or self.core.device.ended():
             raise closed_stream(self)
         return 0
 
@@ -333,6 +338,9 @@ cdef class StreamCore:
         operation.keep = operation.source = None
         if status == rt.kPoisoned:
             record = record_of(self.core, operation.ticket.failure())
+            if command.kind == rt.Kind.Wait:  # nobody awaits a wait, and without it what follows would not be in order
+                record.tell()
+                raise _errors.DependencyError.behind(record.exception, "wait", device=self.core.index, stream=self.id)
             self.note_failure(record)
             operation.finish(record.failed(operation))
             drop_note(operation)

@@ -47,7 +47,8 @@ class Stream(_native.StreamCore, Closing):
     async def abort(self) -> bool:
         """Stop what runs on the stream and discard what is queued (aclrtStreamAbort). In a worker thread, up to 60 s.
 
-        Operations in flight raise `TaskError` with code 107023; they may have run, in part. Streams that wait for an
+        Operations in flight raise `TaskError` with code 107023; they may have run, in part. As after any failure, what
+        is submitted before somebody has been told of one raises `DependencyError`: await one. Streams that wait for an
         event recorded behind the discarded work would wait for ever, so they are aborted too, with whatever is on them;
         their operations raise `DependencyError`.
 

@@ -54,7 +54,7 @@ void Device::destroy_event(aclrtEvent event) {
     }
     {
         std::lock_guard<std::mutex> lock(events_mutex_);
-        if (events_.erase(event) == 0) {
+        if (events_.erase(event) == 0 || handles_gone_) {
             return;
         }
     }

@@ -10,12 +10,6 @@
 #include "process.h"
 
 namespace aioascend {
-namespace {
-
-constexpr aclError kFaultsOfDevices = 500000;  // and above; below are those of callers and of resources
-
-}  // namespace
-
 Device::Device(const Library &library, int32_t index, const Options &options)
     : library_(library),
       index_(index),
@@ -39,7 +33,7 @@ aclError Device::open() {
         previous = nullptr;
     }
     code = api().aclrtSetDevice(index_);
-    if (code >= kFaultsOfDevices && can().device_force_reset && api().aclrtResetDeviceForce(index_) == 0) {
+    if (device_is_gone(code) && can().device_force_reset && api().aclrtResetDeviceForce(index_) == 0) {
         code = api().aclrtSetDevice(index_);  // it was lost when this process closed it, and has come back since
     }
     if (code != 0) {
@@ -63,6 +57,7 @@ aclError Device::open() {
     }
     progress_ns = monotonic_ns();
     fault_ = 0;
+    handles_gone_ = false;
     ending_ = false;
     ended_ = false;
     closed_ = false;
@@ -93,8 +88,11 @@ aclError Device::close() {
         ending_ = true;
     }
     reports_.stop();
-    if ((fault_ != 0 || orphans_run()) && can().device_force_reset) {
+    // Without a context somebody has reset the device already, and what there is of it now is not ours.
+    const bool lost = fault_ != 0 && fault_ != ACL_ERROR_RT_CONTEXT_NULL && fault_ != ACL_ERROR_RT_PARAM_INVALID;
+    if ((lost || (fault_ == 0 && orphans_run())) && can().device_force_reset) {
         // Nothing can be given back in order. If the force fails too, there is nothing to be done.
+        handles_gone_ = true;
         api().aclrtResetDeviceForce(index_);
         end_reset();
         return 0;
@@ -108,11 +106,11 @@ aclError Device::close() {
     for (aclrtEvent event : take_events()) {
         api().aclrtDestroyEvent(event);
     }
-    const aclError code = api().aclrtResetDevice(index_);
+    const aclError code = fault_ != 0 ? 0 : api().aclrtResetDevice(index_);
     device_memory_.free_quarantined();
     pinned_memory_.free_quarantined();
-    ended_ = true;
-    return fault_ != 0 ? 0 : code;
+    ended_ = true;  // from here on it may be deleted
+    return code == ACL_ERROR_RT_CONTEXT_RELEASE_ERROR ? 0 : code;  // somebody has reset it
 }
 
 void Device::keep_orphan(Stream &stream) {

@@ -38,6 +38,7 @@ struct Health {
 };
 
 aclError watch_exceptions(const Library &library);  // once per library
+bool device_is_gone(aclError code);                 // nothing more works on a device that gives this
 
 class Device {
 public:
@@ -87,6 +88,7 @@ public:
 
     // Takes the device out of service: its operations fail, nothing more is sent to it. Any thread; does not block.
     void fail(aclError code);
+    bool handles_gone() const { return handles_gone_.load(); }  // with a reset: nothing may be given back any more
     aclError fault() const { return fault_.load(); }  // why it is out of service; 0: it is not
     std::shared_ptr<Failure> fault_failure() const { return fault_failure_; }  // once there is a fault
     Health health();
@@ -142,6 +144,7 @@ private:
     aclrtContext context_ = nullptr;
     std::atomic<bool> closed_{true};
     std::atomic<bool> ended_{true};
+    std::atomic<bool> handles_gone_{false};
     std::atomic<aclError> fault_{0};
     std::shared_ptr<Failure> fault_failure_;  // written once, before fault_
     std::atomic<int64_t> failed_ns_{0};

@@ -233,7 +233,7 @@ void Stream::issue_queued() {
     blocked_.store(false);
     std::unique_lock<std::mutex> lock(mutex_);
     ContextGuard guard(device_.api(), device_.context());
-    while (!aborting_ && !queue_.empty() && in_flight_ < device_.options().flight_limit) {
+    while (!aborting_ && !abandoned_ && !queue_.empty() && in_flight_ < device_.options().flight_limit) {
         Queued &first = queue_.front();
         Ticket &ticket = *first.ticket;
         const int state = state_of(ticket, first.command);
@@ -273,7 +273,11 @@ void Stream::issue_queued() {
     if (issued_seq_ >= wanted_seq_ && wanted_seq_ > std::max(marker_seq_, retired_seq_)) {
         launch_marker();
     }
+    const bool left = abandoned_ && (flight_.head != nullptr || !queue_.empty());
     lock.unlock();
+    if (left) {
+        give_up_rest();
+    }
     if (issued_seq() != before) {
         device_.unblock_streams();
     }
@@ -333,6 +337,10 @@ aclError Stream::destroy() {
         }
         destroyed_ = true;
     }
+    if (device_.handles_gone()) {
+        device_.forget(*this);
+        return 0;
+    }
     const aclrtStream mine = own_handle();
     aclError code = 0;
     if (mine != nullptr && abandoned_ && !device_.can().stream_force_destroy) {
@@ -340,6 +348,10 @@ aclError Stream::destroy() {
     } else if (mine != nullptr) {
         device_.reports().unsubscribe(mine);
         code = abandoned_ ? api.aclrtDestroyStreamForce(mine) : api.aclrtDestroyStream(mine);
+        if (code != 0) {
+            suspect();
+            code = device_.fault() != 0 ? 0 : code;  // it went with the device
+        }
     }
     for (Marker *marker : spare_markers_) {
         if (marker->event != nullptr) {

@@ -137,6 +137,8 @@ private:
     uint64_t seen_of(const Stream &other);
     bool is_over(const PendingWait &wait) const;
     void suspect();
+    void give_up(const std::shared_ptr<Failure> &failure, Outcome outcome);
+    void give_up_rest();
     bool stranded(int64_t now_ns);
     void lose_marker();
     aclError query(bool &complete, aclrtStream stream);
@@ -150,7 +152,7 @@ private:
     void wake_worker();
     void post_destroy();
     void note_drained();
-    bool drained() const { return in_flight_ == 0 && queue_.empty() && finishing_ == 0; }
+    bool drained() const { return in_flight_ == 0 && queue_.empty() && finishing_ == 0 && !aborting_; }
 
     Device &device_;
     aclrtStream handle_;
@@ -186,6 +188,8 @@ private:
     bool issuing_ = false;      // the worker is inside an ACL call for the queue's first command
     bool confirm_due_ = false;
     bool abandoned_ = false;    // given up: nothing to wait for when it is destroyed
+    std::shared_ptr<Failure> given_up_for_;
+    Outcome given_up_as_ = Outcome::Lost;
     bool aborting_ = false;
     std::atomic<bool> blocked_{false};  // the queue's first command waits for memory or for a record elsewhere
     std::atomic<bool> wake_posted_{false};

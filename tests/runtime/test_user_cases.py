@@ -301,7 +301,7 @@ async def test_a13_a_wait_that_cannot_be_satisfied(
 
     async with npu.create_stream() as third:  # what can happen: a stream that waits for one that is stuck
         sim.hold(stream)
-        stream.memset(buffer, 3)
+        discarded = stream.memset(buffer, 3)
         other.wait(stream.record())
         stuck = other.memset(buffer, 4)
         with anyio.move_on_after(0.05) as limit:
@@ -312,6 +312,7 @@ async def test_a13_a_wait_that_cannot_be_satisfied(
         sim.release(stream)
         dependent = other.memset(buffer, 6) if stuck.cancelled() else stuck
         assert isinstance(await error_of(dependent), aa.DependencyError)
+        assert isinstance(await error_of(discarded), aa.TaskError)
         await third.memset(buffer, 7)
 
 
