@@ -241,8 +241,10 @@ async def test_a11_one_model_on_many_streams(instances: int, sim: Simulator, npu
 
     with sim.virtual_time():
         async with anyio.create_task_group() as group:
-            for number in range(50):
-                group.start_soon(request, number)
+            with sim.hold(device=npu):  # until all is submitted, or the clock runs ahead
+                for number in range(50):
+                    group.start_soon(request, number)
+                await anyio.wait_all_tasks_blocked()
     runs = [task for task in sim.timeline() if task.kind == "execute"]
     assert len(runs) == 50
     at_once = [sum(a.start_ns <= b.start_ns < a.end_ns for a in runs) for b in runs]
