@@ -10,6 +10,7 @@ a report, the C++ runtime hears it (runtime/report_thread.cpp), loops.pyx is wok
 import asyncio
 import atexit
 import operator
+import os
 import sys
 import threading
 import weakref
@@ -21,7 +22,7 @@ from aioascend import _debug
 from aioascend import errors as _errors
 
 from cpython.buffer cimport (
-    Py_buffer, PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_CheckBuffer,
+    Py_buffer, PyBUF_FORMAT, PyBUF_ND, PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_CheckBuffer,
     PyObject_GetBuffer,
 )
 from cpython.exc cimport PyErr_Restore, PyErr_WriteUnraisable

@@ -145,12 +145,12 @@ cdef class FailureRecord:
 
     cdef int tell(self) except -1:
         if not self.told:
+            with nogil:  # first: another thread that finds it told may submit at once
+                self.device.device.told(self.failure)
             self.told = True
             streams, self.streams = self.streams, []
             for stream in streams:
                 (<StreamCore>stream).untold.remove(self)
-            with nogil:
-                self.device.device.told(self.failure)
         return 0
 
 

@@ -5,7 +5,6 @@ cdef bint _debugging = _debug.settings.enabled
 cdef dict _notes = {}  # address of an Operation in flight -> (the Operation, where it was submitted)
 cdef dict _failed_at = {}  # Failure.id -> where the operation was submitted; of the newest
 cdef size_t FAILURES_REMEMBERED = 256
-cdef object _blocking_calls = _debug.Once()
 
 cdef long long _events_live = 0
 cdef long long _models_live = 0
@@ -85,10 +84,10 @@ cdef void report_blocking_call(const char *function) noexcept:
             return
         name = function.decode()
         stack = _debug.stack_here()
-        if _blocking_calls.new(stack, name):
+        if _debug.reported.new(stack, name):
             _debug.logger.warning(
                 "%s is called on the thread of an event loop, which stands still meanwhile\n%s",
-                name, _debug.indented(stack))
+                name, _debug.shown(stack))
     except BaseException as error:
         write_unraisable("a report of debug mode is lost", error)
 

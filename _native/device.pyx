@@ -52,7 +52,7 @@ cdef class DeviceCore:
         if code != 0:
             raise self.error(code, "aclrtSetDevice")
         if _debugging:
-            _debug.watch_stalls(self._stream_states)
+            _debug.watch_stalls(self)
 
     def _stream_states(self) -> list | None:
         return stream_states(self)
@@ -61,12 +61,15 @@ cdef class DeviceCore:
         cdef int code
         with nogil:
             code = self.device.close()
+        if self.device.ended():
+            self.kept.clear()  # it has been reset, and a way from there back to this object would never be collected
         if code != 0:
             raise self.error(code, "aclrtResetDevice")
 
     def reset_by_force(self) -> None:
         """Give everything up and reset the device (aclrtResetDeviceForce). This object is closed from then on."""
         cdef int code
+        check_fork()
         with nogil:
             code = self.device.reset_by_force()
         if code == 207000:  # there is no such call
@@ -77,6 +80,7 @@ cdef class DeviceCore:
     def health(self) -> tuple[int, float, float, int, int, int]:
         """Code of the fault or 0, seconds since it and since the last progress, in flight, queued, orphaned streams."""
         cdef rt.Health health
+        check_fork()
         with nogil:
             health = self.device.health()
         now = rt.monotonic_ns()
@@ -161,6 +165,10 @@ cdef class DeviceCore:
         check_fork()
         if self.device.fault() != 0:
             raise out_of_service(self, "this call")
+        return self.check_not_closed()
+
+    cdef int check_not_closed(self) except -1:
+        check_fork()
         if self.device.closed():
             raise _errors.RuntimeClosedError(f"device {self.index} is closed")
         return 0

@@ -58,14 +58,18 @@ cdef class Event:
         Both must have been recorded with `timing=True` and be done.
 
         Raises:
-            ValueError: one of them was recorded without `timing=True`.
+            RuntimeClosedError: the device is closed.
+            ValueError: one of them was recorded without `timing=True`, or on another device.
             ArgumentError: one is not done yet, or `start` is the later one.
         """
         cdef float milliseconds = 0
         cdef int code
-        check_fork()
+        self.core.check_not_closed()
         if not self.timing or not start.timing:
             raise ValueError("elapsed time needs two events recorded with timing=True")
+        if start.core is not self.core:
+            raise ValueError(
+                f"the events belong to devices {start.core.index} and {self.core.index}, whose clocks are not the same")
         for event in (start, self):
             if (<Event>event).operation.ticket.seq > (<Event>event).stream.get().issued_seq():
                 raise _errors.error_from_code(107006, "aclrtEventElapsedTime", "The event has not been reached yet.")
@@ -83,7 +87,6 @@ cdef Event new_event(DeviceCore core, bint timing):
     cdef Event event = Event.__new__(Event)
     event.core = core
     event.timing = timing
-    event.handle = new_handle(core, timing)
     return event
 
 

@@ -19,7 +19,7 @@ cdef class Library:
 
     @property
     def path(self) -> str:
-        return self.library.path.decode()
+        return os.fsdecode(self.library.path)
 
     @property
     def capabilities(self) -> dict:
@@ -77,12 +77,12 @@ def load_library(path: str) -> Library:
         BackendError: the file cannot be loaded or is not a complete ACL library.
     """
     cdef string error
-    cdef string where = path.encode()
+    cdef string where = os.fsencode(path)
     cdef Library self = Library.__new__(Library)
     with nogil:
         self.library = rt.load_library(where, error)
     if self.library is NULL:
-        raise _errors.BackendError(error.decode())
+        raise _errors.BackendError(error.decode(errors="backslashreplace"))
     if _debugging:
         with nogil:
             self.library = rt.observe_blocking_calls(deref(self.library), note_blocking_call)

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # Device memory, pinned host memory, and views of the caller's own host memory.
 
+cdef object _MaskedArray = np.ma.MaskedArray
+cdef object _MOST_BYTES = 2**62
+cdef object _MOST_DIMENSIONS = 64 if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else 32
+
 
 @cython.final
 cdef class HostView:
@@ -18,15 +22,16 @@ cdef HostView view_host(object source, bint writable, str name):
             f"{name} must be a DeviceBuffer, a PinnedBuffer, a numpy array or another object with a buffer, "
             f"not {type(source).__name__}"
         )
+    if isinstance(source, _MaskedArray):
+        raise TypeError(f"{name} is a masked array, and a copy would leave its mask behind; copy its data, array.data")
+    # numpy gives no format for some of its dtypes, and no buffer when asked for one.
     dtype = getattr(source, "dtype", None)
-    if getattr(dtype, "hasobject", False) or (isinstance(source, memoryview) and "O" in source.format):
-        raise TypeError(f"{name} holds Python objects, whose addresses mean nothing to a device")
+    cdef int flags = PyBUF_SIMPLE if dtype is not None else PyBUF_ND | PyBUF_FORMAT
     cdef HostView host = HostView.__new__(HostView)
     try:
-        PyObject_GetBuffer(source, &host.view, PyBUF_WRITABLE if writable else PyBUF_SIMPLE)
+        PyObject_GetBuffer(source, &host.view, flags | PyBUF_WRITABLE if writable else flags)
     except (BufferError, ValueError) as error:
-        flags = getattr(source, "flags", None)
-        if flags is not None and not flags.c_contiguous:
+        if isinstance(source, np.ndarray) and not source.flags.c_contiguous:
             raise ValueError(
                 f"{name} is not contiguous (shape {source.shape}, strides {source.strides}); "
                 "pass numpy.ascontiguousarray(...) of it"
@@ -34,26 +39,61 @@ cdef HostView view_host(object source, bint writable, str name):
         if writable:
             raise ValueError(f"{name} is read-only, so nothing can be copied into it: {error}") from None
         raise ValueError(f"{name} gives no contiguous buffer: {error}") from None
+    if getattr(dtype, "hasobject", False) or (dtype is None and format_has_objects(host.view.format)):
+        raise TypeError(f"{name} holds Python objects, whose addresses mean nothing to a device")
     return host
 
 
+cdef bint format_has_objects(const char *format):
+    """Whether there is an O in the format of a buffer; names of fields stand between colons."""
+    return format is not NULL and b"O" in b"".join((<bytes>format).split(b":")[::2])
+
+
 cdef tuple normal_shape(object shape):
+    cdef list dims = []
     if isinstance(shape, (int, np.integer)):
         shape = (shape,)
-    dims = tuple(int(extent) for extent in shape)
+    try:
+        # Text is a sequence and a bool an integer to Python; neither is meant as a shape, nor what has no order.
+        if isinstance(shape, (str, bytes, bytearray, set, frozenset, dict)):
+            raise TypeError
+        for extent in shape:
+            if isinstance(extent, (bool, np.bool_)):
+                raise TypeError
+            dims.append(operator.index(extent))
+    except TypeError:
+        raise TypeError(f"a shape is an integer or a sequence of integers, not {shape!r}") from None
+    if len(dims) > _MOST_DIMENSIONS:
+        raise ValueError(f"a shape of {len(dims)} dimensions; numpy has {_MOST_DIMENSIONS} at most")
     for extent in dims:
         if extent < 0:
-            raise ValueError(f"shape {dims} has a negative extent")
-    return dims
+            raise ValueError(f"shape {tuple(dims)} has a negative extent")
+        if extent > _MOST_BYTES:
+            raise ValueError(f"shape {tuple(dims)} has an extent that is more than any device has")
+    return tuple(dims)
+
+
+cdef object normal_dtype(object dtype):
+    if dtype is None:
+        raise TypeError("dtype is None, which numpy takes for float64; name the one that is meant")
+    if isinstance(dtype, str) and dtype == "bfloat16":
+        import ml_dtypes  # which is where numpy gets it from
+        dtype = ml_dtypes.bfloat16
+    normal = np.dtype(dtype)
+    if normal.hasobject:
+        raise TypeError(f"dtype {normal} holds Python objects, which a device cannot")
+    if normal.itemsize == 0:
+        raise TypeError(f"dtype {dtype!r} has no size; give it one, as in 'S8'")
+    if normal.subdtype is not None:
+        raise TypeError(f"dtype {normal} has a shape of its own, {normal.shape}; give {normal.base} and a larger shape")
+    return normal
 
 
 cdef object count_bytes(tuple shape, object dtype):
-    if dtype.hasobject:
-        raise TypeError(f"dtype {dtype} holds Python objects, which a device cannot")
     total = dtype.itemsize
     for extent in shape:
         total *= extent
-    if total > 2**62:
+    if total > _MOST_BYTES:
         raise ValueError(f"shape {shape} of {dtype} is {total} bytes, more than any device has")
     return total
 
@@ -153,9 +193,10 @@ cdef class Buffer:
         """The same memory under another shape and dtype; it must not need more bytes than there are.
 
         Raises:
+            TypeError: no shape, or a dtype that a device cannot hold.
             ValueError: the view needs more than `nbytes`.
         """
-        new_dtype = self.dtype if dtype is None else np.dtype(dtype)
+        new_dtype = self.dtype if dtype is None else normal_dtype(dtype)
         new_shape = normal_shape(shape)
         nbytes = count_bytes(new_shape, new_dtype)
         if nbytes > self.nbytes:
@@ -188,10 +229,7 @@ cdef int fill_buffer(
     Buffer buffer, DeviceCore core, object shape, object dtype, rt.MemoryPool *pool, object made_at
 ) except -1:
     buffer.shape = normal_shape(shape)
-    if isinstance(dtype, str) and dtype == "bfloat16":
-        import ml_dtypes  # which is where numpy gets it from
-        dtype = ml_dtypes.bfloat16
-    buffer.dtype = np.dtype(dtype)
+    buffer.dtype = normal_dtype(dtype)
     buffer.nbytes = count_bytes(buffer.shape, buffer.dtype)
     buffer.core = core
     if buffer.nbytes:
@@ -224,7 +262,9 @@ cdef class DeviceBuffer(Buffer):
 
         Raises:
             OutOfMemoryError: it could not be allocated (aclrtMalloc).
+            RuntimeClosedError: the device is closed, and its memory freed.
         """
+        self.core.check_not_closed()
         return buffer_address(self)
 
 
@@ -332,3 +372,23 @@ cdef object side_of(object value, DeviceCore core, bint writable, str name, Side
         pinned = core.device.is_pinned(host.view.buf, host.view.len)
     side.where = PINNED if pinned else PAGEABLE
     return host
+
+
+cdef int check_apart(const Side &dst, const Side &source) except -1:
+    """Both on the device. A copy of a buffer onto itself does nothing, and is none of the device."""
+    if dst.memory is NULL or dst.memory is not source.memory or dst.at == source.at:
+        return 0
+    cdef size_t apart = dst.at - source.at if dst.at > source.at else source.at - dst.at
+    if apart < dst.nbytes:
+        raise ValueError(
+            f"dst and src overlap: {dst.nbytes} bytes each of the same memory, {apart} bytes apart. What the device "
+            "makes of that is not defined; copy through a third buffer"
+        )
+    return 0
+
+
+cdef object as_integer(object value):
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"memset sets bytes: value must be an integer, 0 to 255, not {value!r}") from None

@@ -19,7 +19,7 @@ cdef class ModelCore:
     cdef readonly dict gears    # {"batch": [...]}, {"size": [(h, w), ...]}, {"dims": [[...], ...]} or {}
     cdef readonly object _gear_index
     cdef bint is_closed         # takes no more runs
-    cdef object submitting      # a lock: see StreamCore.submit_execution
+    cdef object submitting      # a lock: see submit_execution
     cdef bint counted           # among those that are loaded
     cdef object data            # the bytes it was loaded from: the library may read them until it is unloaded
     cdef object __weakref__
@@ -49,7 +49,7 @@ cdef class ModelCore:
         self.core = core
         self._label = label
         if isinstance(source, str):
-            path = source.encode()
+            path = os.fsencode(source)
             with nogil:
                 code = device.load_model(path, id)
             call = "aclmdlLoadFromFile"
@@ -85,11 +85,6 @@ cdef class ModelCore:
         global _models_live
         _models_live += <int>loaded - <int>self.counted
         self.counted = loaded
-
-    @property
-    def _left_open(self) -> bool:
-        """Whether it is loaded and nobody has closed it."""
-        return self.loaded is not NULL and not self.closed
 
     @property
     def closed(self) -> bool:
@@ -131,11 +126,11 @@ cdef class ModelCore:
         if code != 0:
             raise self.core.error(code, f"{where.decode()}({self._label})")
         self._inputs = [
-            (entry.name.decode(), tuple(entry.shape), <int>entry.dtype, <int>entry.format, entry.bytes)
+            (entry.name.decode(errors="backslashreplace"), tuple(entry.shape), <int>entry.dtype, <int>entry.format, entry.bytes)
             for entry in description.inputs
         ]
         self._outputs = [
-            (entry.name.decode(), tuple(entry.shape), <int>entry.dtype, entry.bytes) for entry in description.outputs
+            (entry.name.decode(errors="backslashreplace"), tuple(entry.shape), <int>entry.dtype, entry.bytes) for entry in description.outputs
         ]
         for index, entry in enumerate(self._inputs):
             if entry[0] == GEAR_INPUT:
@@ -245,7 +240,12 @@ cdef class Run:
 
     def submit(self, stream: StreamCore) -> Operation:
         """Submit it to a stream (aclmdlExecuteAsync)."""
-        return stream.submit_execution(self.model, self)
+        if stream.core is not self.model.core:
+            raise ValueError(
+                f"model {self.model._label} is loaded on device {self.model.core.index}, the stream belongs to device "
+                f"{stream.core.index}; load it there, too"
+            )
+        return submit_execution(stream, self.model, self)
 
     def execute_now(self) -> None:
         """Run it and wait (aclmdlExecute). Blocks."""
@@ -293,3 +293,41 @@ cdef class Run:
         if failure is not None:
             raise failure
         return results
+
+
+cdef Operation submit_execution(StreamCore stream, ModelCore model, Run run):
+    cdef rt.Command command
+    cdef Operation operation
+    stream.check_usable()
+    model._check_usable()
+    command.kind = rt.Kind.Execute
+    command.subject = run.execution
+    command.may_block = run.execution.dynamic == rt.DynamicKind.Shape
+    operation = stream.new_operation()
+    operation.keep = run
+    with model.submitting:  # one run after the other, whatever threads and streams they come from
+        last = model.latest
+        if last is not None and (<Operation>last).in_flight and (<Operation>last).stream is not stream:
+            if model.end is None:
+                if (<Operation>last).stream.closed:
+                    raise _errors.RuntimeClosedError(
+                        f"model {model._label} still runs on a stream that is being closed; await that first")
+                model.end = (<Operation>last).stream.record()
+            model.shared = True
+            stream.wait(model.end)
+        run.execution.held = model.loaded.hold
+        stream.submit(operation, command)
+        if operation.in_flight:
+            model.latest = operation
+            model.end = end_of_run(stream) if model.shared else None
+    return operation
+
+
+cdef Event end_of_run(StreamCore stream):
+    """An event right behind the run just submitted: one recorded later would wait for what follows it, too."""
+    cdef Event event
+    try:
+        event = stream.record()
+    except _errors.AioascendError:  # no event is left: the next run tries again, or tells
+        return None
+    return event if event.operation.in_flight else None  # None: the stream has failed

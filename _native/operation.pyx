@@ -102,6 +102,11 @@ cdef class Operation:
         """Part of the Future protocol that asyncio.gather relies on."""
         return _CancelledError() if self.detail is None else _CancelledError(self.detail)
 
+    @property
+    def _cancel_message(self):
+        """Part of the Future protocol that asyncio.gather relies on, too, to collect what was cancelled."""
+        return self.detail if self.state == CANCELLED else None
+
     def get_loop(self):
         """The event loop that resolves it: the one that ran when it was submitted, else when it was first awaited.
 

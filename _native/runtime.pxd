@@ -304,7 +304,6 @@ cdef extern from "process.h" namespace "aioascend" nogil:
     OpenDevices count_open_devices()
     cbool shutting_down()
     cbool forked()
-    cbool shutting_down()
     int64_t monotonic_ns()
     void watch_process()
     void shut_down()

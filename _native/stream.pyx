@@ -32,11 +32,6 @@ cdef class StreamCore:
         return <uintptr_t>self.stream.get().handle()
 
     @property
-    def _left_open(self) -> bool:
-        """Whether it exists and nobody has closed it."""
-        return self.stream.get() is not NULL and not self.closed
-
-    @property
     def in_flight(self) -> int:
         """Operations that the device has not finished."""
         return self.stream.get().in_flight()
@@ -75,11 +70,10 @@ cdef class StreamCore:
         with nogil:
             code = core.device.wrap_stream(<rt.aclrtStream>address, self.stream)
         if code != 0:
-            raise core.error(code, "aclrtCreateStream")
+            raise core.error(code, "wrap_stream")
 
     def _destroy(self) -> None:
         cdef int code
-        self.is_closed = True
         with nogil:
             code = self.stream.get().destroy()
         if code != 0:
@@ -140,8 +134,8 @@ cdef class StreamCore:
 
         Raises:
             TypeError: an argument has no buffer.
-            ValueError: the sizes in bytes differ, one is not contiguous, `dst` is read-only, both are host memory, or
-                one lies on another device.
+            ValueError: the sizes in bytes differ, one is not contiguous, `dst` is read-only, both are host memory, one
+                lies on another device, or they overlap.
             RuntimeClosedError: the stream is closed.
             AclError: the library refused the copy.
         """
@@ -156,6 +150,7 @@ cdef class StreamCore:
             )
         if to.where != ON_DEVICE and source.where != ON_DEVICE:
             raise ValueError("dst and src are both host memory; copy them with numpy, or give a DeviceBuffer")
+        check_apart(to, source)
         cdef rt.Command command
         cdef Block stage = None
         command.kind = rt.Kind.Memcpy
@@ -198,7 +193,7 @@ cdef class StreamCore:
         """
         self.check_usable()
         cdef int overflow
-        cdef long byte = PyLong_AsLongAndOverflow(value if type(value) is int else operator.index(value), &overflow)
+        cdef long byte = PyLong_AsLongAndOverflow(value if type(value) is int else as_integer(value), &overflow)
         if not isinstance(dst, DeviceBuffer):
             raise TypeError(f"memset sets device memory: dst must be a DeviceBuffer, not {type(dst).__name__}")
         if overflow or not 0 <= byte <= 255:
@@ -230,15 +225,18 @@ cdef class StreamCore:
             raise ValueError("this event was made without timing; record a new one with timing=True")
         elif event.core is not self.core:
             raise ValueError(f"the event belongs to device {event.core.index}, the stream to device {self.core.index}")
-        else:
-            # A point of its own: what was queued for the old one, even on the host, goes on meaning that.
-            event.handle = new_handle(self.core, event.timing)
+        # A point of its own: what was queued for an old one, even on the host, goes on meaning that.
+        cdef EventHandle handle = new_handle(self.core, event.timing)
         cdef rt.Command command
         command.kind = rt.Kind.Record
-        command.subject = event.handle.event
+        command.subject = handle.event
         cdef Operation operation = self.new_operation()
-        operation.keep = event.handle
-        event.operation = self.submit(operation, command)
+        operation.keep = handle
+        self.submit(operation, command)  # may refuse, and then the event is what it was
+        # The old ones go when all three are in place: their end gives up the GIL, and others may look at the event.
+        before = (event.handle, event.operation)
+        event.handle = handle
+        event.operation = operation
         event.stream = self.stream
         return event
 
@@ -276,42 +274,6 @@ cdef class StreamCore:
             operation.ticket.more().source = event.stream
             operation.ticket.more().source_seq = recorded.ticket.seq
         return self.submit(operation, command)
-
-    cdef Operation submit_execution(self, ModelCore model, Run run):
-        cdef rt.Command command
-        cdef Operation operation
-        self.check_usable()
-        model._check_usable()
-        command.kind = rt.Kind.Execute
-        command.subject = run.execution
-        command.may_block = run.execution.dynamic == rt.DynamicKind.Shape
-        operation = self.new_operation()
-        operation.keep = run
-        with model.submitting:  # one run after the other, whatever threads and streams they come from
-            last = model.latest
-            if last is not None and (<Operation>last).in_flight and (<Operation>last).stream is not self:
-                if model.end is None:
-                    if (<Operation>last).stream.closed:
-                        raise _errors.RuntimeClosedError(
-                            f"model {model._label} still runs on a stream that is being closed; await that first")
-                    model.end = (<Operation>last).stream.record()
-                model.shared = True
-                self.wait(model.end)
-            run.execution.held = model.loaded.hold
-            self.submit(operation, command)
-            if operation.in_flight:
-                model.latest = operation
-                model.end = self.end_of_run() if model.shared else None
-        return operation
-
-    cdef Event end_of_run(self):
-        """An event right behind the run just submitted: one recorded later would wait for what follows it, too."""
-        cdef Event event
-        try:
-            event = self.record()
-        except _errors.AioascendError:  # no event is left: the next run tries again, or tells
-            return None
-        return event if event.operation.in_flight else None  # None: the stream has failed
 
     cdef Operation submit_join(self, Operation operation):
         """Makes the operation done when everything submitted before is, closed stream or not."""

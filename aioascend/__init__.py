@@ -5,7 +5,8 @@
         detect, classify = await asyncio.gather(npu.load_model("detect.om"), npu.load_model("classify.om"))
         boxes, labels = await asyncio.gather(detect(image), classify(image))
 
-Importing touches no library and no environment variable; the first use finds CANN, or the bundled simulator.
+Importing touches no library; the first use finds CANN, or the bundled simulator. Of the environment it reads
+AIOASCEND_DEBUG, which turns debug mode on (docs/debugging.md).
 """
 
 import aioascend._interpreter  # noqa: F401 - before anything that is compiled

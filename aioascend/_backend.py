@@ -94,6 +94,9 @@ def _try_paths(paths: list[str], attempts: list[tuple[str, str]]) -> _native.Lib
         if not os.path.exists(path):
             attempts.append((path, "no such file"))
             continue
+        if not os.path.isfile(path):  # opening a pipe would wait for whoever writes into it
+            attempts.append((path, "not a file"))
+            continue
         try:
             library = _native.load_library(path)
         except BackendError as error:
@@ -108,14 +111,14 @@ def _prepare_simulator(library: _native.Library) -> None:
     """Checks the profile that the environment asks for, which the simulator itself would only warn of, and tells it
     where the OpenVINO of this environment is; it loads it with the first model."""
     profile = os.environ.get("AIOASCEND_SIM_PROFILE")
-    if profile and ctypes.CDLL(library.path).aclsimSetProfile(-1, profile.encode()) != 0:
+    if profile and ctypes.CDLL(library.path).aclsimSetProfile(-1, os.fsencode(profile)) != 0:
         raise BackendError(f"AIOASCEND_SIM_PROFILE={profile} is neither a device profile nor the file of one; unset it")
     spec = importlib.util.find_spec("openvino")
     if spec is None or not spec.submodule_search_locations:
         return
     for folder in spec.submodule_search_locations:
         for engine in sorted(Path(folder).glob("libs/libopenvino_c.so*")):
-            ctypes.CDLL(library.path).aclsimSetEngineLibrary(str(engine).encode())
+            ctypes.CDLL(library.path).aclsimSetEngineLibrary(os.fsencode(engine))
             return
 
 
@@ -166,7 +169,7 @@ def load_backend(name: str | None = None) -> Backend:
         BackendError: nothing could be loaded; lists every attempt.
     """
     path = os.environ.get("AIOASCEND_LIBRARY") if name is None else None
-    chosen = name if name is not None else os.environ.get("AIOASCEND_BACKEND", "auto")
+    chosen = name if name is not None else os.environ.get("AIOASCEND_BACKEND") or "auto"
     if chosen not in ("auto", "cann", "sim"):
         source = "backend" if name is not None else "AIOASCEND_BACKEND"
         raise ValueError(f"{source} must be 'auto', 'cann' or 'sim', not {chosen!r}")

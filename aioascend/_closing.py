@@ -21,12 +21,16 @@ GRACE_S = 5.0  # how long leaving a block by an exception waits for work in flig
 class Closing:
     """An asynchronous context manager that closes itself, and warns when it is dropped without."""
 
+    _to_be_closed = False  # it is there, and its user has to see to that
     _made_at: _debug.Stack | None = None  # in debug mode
 
     @property
-    def _left_open(self) -> bool:
-        """Whether it exists and nobody has closed it."""
+    def closed(self) -> bool:
+        """Whether it takes no more work."""
         raise NotImplementedError
+
+    def _give_back(self) -> None:
+        """What can be done when it is dropped, without waiting."""
 
     async def close(self) -> None:
         """Wait for the work in flight and give the resource back."""
@@ -55,7 +59,8 @@ class Closing:
         _made_at: Callable[[_debug.Stack | None], str] = _debug.made_at,
     ) -> None:
         self._dropped()
-        if self._left_open and not _going_away():
+        if self._to_be_closed and not self.closed and not _going_away():
+            self._give_back()  # first, for whoever takes warnings for errors keeps it alive
             _warn(f"unclosed {self!r}{_made_at(self._made_at)}", ResourceWarning, source=self)
 
 

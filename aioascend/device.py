@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from aioascend import _debug, _native
+from aioascend._arguments import seconds, whole
 from aioascend._backend import Backend, load_backend
 from aioascend._closing import Closing, Opening
 from aioascend._opened import Opened
@@ -81,6 +82,7 @@ class Device(Closing):
         self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
         self._models: weakref.WeakSet[Model] = weakref.WeakSet()
         self._closed = False
+        self._to_be_closed = True
         self._released = False
         self._release_lock = threading.Lock()
         self.index: int = opened.core.index
@@ -95,10 +97,6 @@ class Device(Closing):
     def _core(self) -> DeviceCore:
         return self._opened.core
 
-    @property
-    def _left_open(self) -> bool:
-        return not self._closed
-
     # --- streams ---
 
     def create_stream(self, *, priority: int = 0, flags: int = _FAST_LAUNCH_AND_SYNC) -> StreamContext:
@@ -109,11 +107,16 @@ class Device(Closing):
             flags: Stream flags of AscendCL; by default fast launch and fast synchronise.
 
         Raises:
+            TypeError, ValueError: `priority` or `flags` is no number of 32 bits.
             ResourceError: the device has no stream left.
             RuntimeClosedError: the device is closed.
         """
         self._check_open()
-        return StreamContext(self, priority, flags)
+        return StreamContext(
+            self,
+            whole("priority", priority, 0, 2**32 - 1, "a priority"),
+            whole("flags", flags, 0, 2**32 - 1, "flags of aclrtCreateStreamWithConfig"),
+        )
 
     async def wrap_stream(self, handle: int) -> Stream:
         """A stream that somebody else made, such as `torch_npu.npu.current_stream().npu_stream`.
@@ -123,6 +126,7 @@ class Device(Closing):
         returned object waits for what was submitted through it and leaves the stream itself alone.
         """
         self._check_open()
+        handle = whole("handle", handle, 0, 2**64 - 1, "the handle of a stream")
         stream = Stream.__new__(Stream)
         stream.device = self
         stream._made_at = _debug.here()
@@ -137,6 +141,7 @@ class Device(Closing):
 
     def _remember_stream(self, stream: Stream) -> None:
         self._streams.add(stream)
+        stream._to_be_closed = True
 
     def _forget_stream(self, stream: Stream) -> None:
         self._streams.discard(stream)
@@ -149,12 +154,18 @@ class Device(Closing):
         Returns at once. Memory comes from a pool; what the pool does not have is allocated by a worker thread, and
         operations that use the buffer wait for it on the host. When there is no memory, those operations raise
         `OutOfMemoryError`.
+
+        Raises:
+            TypeError, ValueError: no shape, or a dtype that a device cannot hold; the message says why.
+            RuntimeClosedError: the device is closed.
         """
         self._check_open()
         return self._core.empty(shape, dtype)
 
     def empty_like(self, array: Any) -> DeviceBuffer:
         """Device memory with the shape and dtype of an array or buffer; see `empty`."""
+        if not (hasattr(array, "shape") and hasattr(array, "dtype")):
+            raise TypeError(f"empty_like takes an array or a buffer, which has a shape and a dtype, not {array!r}")
         return self.empty(array.shape, array.dtype)
 
     async def pinned(self, shape: int | Sequence[int], dtype: DTypeLike = "float32") -> PinnedBuffer:
@@ -187,6 +198,7 @@ class Device(Closing):
 
         Raises:
             FileNotFoundError, IsADirectoryError: no such file.
+            TypeError, ValueError: `model` is neither path nor bytes, is empty, or no regular file; `name` is no text.
             ModelError, AclError: it is not a model that this device can run; the message says why.
         """
         self._check_open()
@@ -283,11 +295,6 @@ class Device(Closing):
         return f"<Device {self.index} ({self.backend}){', closed' if self._closed else ''}>"
 
 
-def _check_index(index: object) -> None:
-    if not isinstance(index, int) or isinstance(index, bool) or index < 0:
-        raise ValueError(f"index must be a device index, 0 or more, not {index!r}")
-
-
 class DeviceContext(Opening[Device]):
     """A device about to be opened: `async with` it, or `await` it and close the device yourself."""
 
@@ -333,21 +340,21 @@ def open_device(
         device_cache_bytes: Freed device memory kept for reuse, by default 256 MiB.
         pinned_cache_bytes: Freed pinned memory kept for reuse, by default 256 MiB.
 
+    Raises:
+        TypeError, ValueError: a number is not one, or out of its range; the message names both.
+
     Raises (when entered or awaited):
         BackendError: no ACL library could be loaded; lists every attempt.
         ArgumentError: no such device.
         DeviceError: the device cannot be opened.
         ForkError: the process was forked after the runtime was started.
     """
-    _check_index(index)
-    if flight_limit is not None and not 2 <= flight_limit <= 1024:
-        raise ValueError(f"flight_limit must be 2 to 1024, which the queue of a stream holds, not {flight_limit}")
-    if report_timeout is not None and not 0 < report_timeout < 1e6:
-        raise ValueError(f"report_timeout must be seconds above 0, not {report_timeout}")
-    options = {
-        "flight_limit": flight_limit,
-        "report_timeout_ms": None if report_timeout is None else max(1, round(report_timeout * 1000)),
-        "device_cache_bytes": device_cache_bytes,
-        "pinned_cache_bytes": pinned_cache_bytes,
-    }
-    return DeviceContext(index, backend, {key: value for key, value in options.items() if value is not None})
+    options: dict[str, int] = {}
+    if flight_limit is not None:  # what the queue of a stream holds
+        options["flight_limit"] = whole("flight_limit", flight_limit, 2, 1024, "a number of operations")
+    if report_timeout is not None:
+        options["report_timeout_ms"] = max(1, round(seconds("report_timeout", report_timeout, 1e6) * 1000))
+    for name, size in (("device_cache_bytes", device_cache_bytes), ("pinned_cache_bytes", pinned_cache_bytes)):
+        if size is not None:
+            options[name] = whole(name, size, 0, 2**62, "a number of bytes")
+    return DeviceContext(whole("index", index, 0, 2**31 - 1, "the index of a device"), backend, options)

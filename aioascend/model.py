@@ -67,9 +67,13 @@ class Model(_native.ModelCore, Closing):
         model = cls.__new__(cls)
         model._prepare()
         model.device = device
+        if name is not None and not isinstance(name, str):
+            raise TypeError(f"name must be text, not {name!r}")
         model._made_at = _debug.here()
         if isinstance(source, (bytes, bytearray, memoryview)):
             label = name or "from bytes"
+            if len(source) == 0:
+                raise ValueError(f"model {label!r} is empty: there are no bytes to load it from")
         elif isinstance(source, (str, os.PathLike)):
             label = name or Path(source).name
             source = os.fspath(source)
@@ -86,11 +90,12 @@ class Model(_native.ModelCore, Closing):
         try:
             model._describe_for_python()
             model.stream = await device.create_stream()
-            model.stream._of_model = True
+            model.stream._to_be_closed = False  # by the model, not by its user
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await run_blocking(model._unload)
             raise
+        model._to_be_closed = True
         return model
 
     def _describe_for_python(self) -> None:
@@ -112,7 +117,7 @@ class Model(_native.ModelCore, Closing):
 
     # --- numpy in, numpy out ---
 
-    async def __call__(self, *args: object, **kwargs: object) -> Any:
+    async def __call__(self, /, *args: object, **kwargs: object) -> Any:
         """Run the model on numpy arrays.
 
         Args:
@@ -226,11 +231,15 @@ class Model(_native.ModelCore, Closing):
             The operation; submitted in stream order.
 
         Raises:
-            TypeError, ValueError: a buffer does not fit; the message names it.
+            TypeError, ValueError: a buffer does not fit, or the stream is of another device; the message names it.
             RuntimeClosedError: the model or the stream is closed.
             AclError: the library refused the run.
         """
         self._check_usable()
+        for what, buffers in (("inputs", inputs), ("outputs", outputs)):
+            if not isinstance(buffers, (list, tuple)):
+                given = type(buffers).__name__
+                raise TypeError(f"{what} of model {self._label} must be a list or tuple of DeviceBuffers, not {given}")
         if len(inputs) != len(self.input_infos):
             names = ", ".join(info.name for info in self.input_infos)
             raise ValueError(f"model {self._label} takes {len(self.input_infos)} inputs ({names}), not {len(inputs)}")
@@ -284,6 +293,9 @@ class Model(_native.ModelCore, Closing):
 
     # --- life cycle ---
 
+    def _give_back(self) -> None:
+        self.stream._destroy_when_drained()
+
     async def close(self) -> None:
         """Wait for the runs in flight, then unload (aclmdlUnload). May be called again."""
         self._close()
@@ -298,13 +310,18 @@ class Model(_native.ModelCore, Closing):
 
 
 def _check_path(path: str, backend: str) -> None:
+    if not path:
+        raise ValueError("the path of a model is empty; give the path of a file")
     if os.path.isdir(path):
         raise IsADirectoryError(f"{path!r} is a directory, not a model file")
     simulated = backend == "sim" and path.endswith(".om")
     stand_ins = [Path(path).with_suffix(suffix) for suffix in (".onnx", ".toml", ".json")] if simulated else []
-    if not any(candidate.exists() for candidate in (Path(path), *stand_ins)):
+    candidates = [Path(path), *stand_ins]
+    if not any(candidate.exists() for candidate in candidates):
         beside = ", and none with .onnx, .toml or .json beside it, which the simulator would take" if simulated else ""
         raise FileNotFoundError(f"no model file {path!r} in {os.getcwd()}{beside}")
+    if not any(candidate.is_file() for candidate in candidates):
+        raise ValueError(f"{path!r} is a pipe or a device, which might never end; give the path of a regular file")
 
 
 async def _chain(operations: Sequence[Operation]) -> None:

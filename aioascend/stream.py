@@ -34,17 +34,14 @@ class Stream(_native.StreamCore, Closing):
     """
 
     device: Device
-    _of_model = False  # which closes it, and is warned of itself
 
     def __init__(self) -> None:
         raise TypeError("streams have no public constructor; use Device.create_stream")
 
-    @property
-    def _left_open(self) -> bool:
-        return super()._left_open and not self._of_model
-
     def execute(self, model: Model, inputs: Sequence[DeviceBuffer], outputs: Sequence[DeviceBuffer]) -> Operation:
         """Run `model` on device buffers in stream order; see `Model.execute`."""
+        if not isinstance(model, _native.ModelCore):
+            raise TypeError(f"execute runs a Model, which Device.load_model returns, not {model!r}")
         return model.execute(inputs, outputs, stream=self)
 
     async def abort(self) -> bool:
@@ -85,6 +82,9 @@ class Stream(_native.StreamCore, Closing):
 
     def _dropped(self) -> None:
         self._report_untold()
+
+    def _give_back(self) -> None:
+        self._destroy_when_drained()
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else f"{self.in_flight} in flight"

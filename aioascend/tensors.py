@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import numbers
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -74,6 +76,8 @@ def bind_arguments(
     label: str, infos: Sequence[TensorInfo], args: Sequence[object], kwargs: Mapping[str, object]
 ) -> list[object]:
     """One value per input, from positional and named ones."""
+    if len(args) == len(infos) and not kwargs:
+        return list(args)  # also where two inputs have the same name
     names = [info.name for info in infos]
     expected = f"it takes {len(names)}: {', '.join(names)}"
     if len(args) > len(names):
@@ -100,23 +104,55 @@ def check_tensor(label: str, info: TensorInfo, shape: Sequence[int], dtype: np.d
 
 
 def as_input(label: str, info: TensorInfo, value: object) -> NDArray[Any]:
-    """The array for an input: arrays must fit as they are, lists and scalars are converted."""
+    """The array for an input: arrays, and what has a buffer, must fit as they are; lists and numbers are converted."""
+    what = f"input {info.name!r} of model {label}"
     if isinstance(value, _native.DeviceBuffer):
-        raise TypeError(
-            f"input {info.name!r} of model {label} is a DeviceBuffer; call model.execute(...) to run on device buffers"
-        )
-    if isinstance(value, np.ndarray) or hasattr(value, "__array__"):
-        array = np.asarray(value)
-    else:
-        try:
-            if value is None:
-                raise TypeError("it is None")
-            array = np.asarray(value, dtype=info.dtype)
-        except (TypeError, ValueError) as error:
-            raise TypeError(f"input {info.name!r} of model {label} cannot be made an array: {error}") from None
+        raise TypeError(f"{what} is a DeviceBuffer; call model.execute(...) to run on device buffers")
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(f"{what} is a masked array, and a device knows no masks; give filled(...) of it")
+    try:
+        if hasattr(value, "__array__") or _has_buffer(value):
+            array = np.asarray(value, order="C")
+        else:
+            array = _converted(value, info.dtype)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise TypeError(f"{what} cannot be made an array of {info.dtype}: {error}") from None
     check_tensor(label, info, array.shape, array.dtype)
-    if not array.dtype.isnative:
-        raise TypeError(
-            f"input {info.name!r} of model {label} has foreign byte order; convert with astype({info.dtype})"
-        )
-    return np.ascontiguousarray(array)
+    return array
+
+
+def _has_buffer(value: object) -> bool:
+    try:
+        memoryview(value)  # type: ignore[arg-type]
+    except TypeError:
+        return False
+    return True
+
+
+def _converted(value: object, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Lists and numbers as an array. Digits may be lost, but 1.5 is no integer, 300 no byte, and 1e300 no float32."""
+    given = np.asarray(value)
+    is_complex = dtype.kind == "c"
+    kinds = (numbers.Complex, Decimal) if is_complex else (numbers.Real, Decimal)
+    if given.dtype.kind in "SUMm" or not all(isinstance(item, kinds) for item in _objects_in(given)):
+        raise TypeError(f"it holds something else than numbers: {_shortened(value)}")
+    if given.dtype.kind == "c" and not is_complex:
+        raise TypeError(f"it holds complex numbers: {_shortened(value)}")
+    whole = dtype.kind in "biu"
+    if given.dtype.kind == "O" and not whole:  # fractions and the like, which not every dtype takes
+        given = given.astype(np.complex128 if is_complex else np.float64)
+    with np.errstate(all="ignore"):  # looked at below
+        array = given.astype(dtype)
+        lost = given != array if whole else np.isfinite(given.astype(np.complex128)) & ~np.isfinite(array)
+    if lost.any():
+        raise ValueError(f"{given[lost].flat[0]} does not fit")
+    return np.asarray(array, order="C")
+
+
+def _objects_in(array: NDArray[Any]) -> Iterable[object]:
+    return array.flat if array.dtype.kind == "O" else ()
+
+
+def _shortened(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

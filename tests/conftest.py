@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -31,3 +32,12 @@ def interruptible() -> None:
     """A job in the background may inherit that SIGINT is ignored; programs that tests start must not."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_collections() -> Iterator[None]:
+    """What is there before the first test stays: the collections that many tests end with need not look at it."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()

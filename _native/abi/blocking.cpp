@@ -6,8 +6,8 @@
 #include <mutex>
 #include <utility>
 
-// What may wait for the device or its driver, for files, or for other threads. Not here: what only puts a task into a
-// stream, which waits for room in a full queue alone, and the queries of streams and events, which never wait.
+// What may wait for the device or its driver, for files, or for other threads. Not here: what only puts a task into
+// a stream, which waits for room in a full queue alone, and the queries of streams and events, which never wait.
 #define AIOASCEND_BLOCKING_FUNCTIONS \
     OBSERVE(aclInit) OBSERVE(aclFinalize) OBSERVE(aclFinalizeReference) OBSERVE(aclrtGetDeviceCount) \
     OBSERVE(aclrtSetDevice) OBSERVE(aclrtResetDevice) OBSERVE(aclrtResetDeviceForce) \
@@ -34,7 +34,7 @@
 namespace aioascend {
 namespace {
 
-constexpr size_t kSlots = 4;  // libraries that can be observed; their functions take no argument to tell them by
+constexpr size_t kSlots = 4;  // libraries that can be observed; no argument of a call tells them apart
 
 std::atomic<BlockingCallObserver> g_observer{nullptr};
 

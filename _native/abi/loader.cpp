@@ -4,8 +4,12 @@
 #include <dlfcn.h>
 #include <link.h>
 
+#include <algorithm>
 #include <climits>
+#include <cstdint>
 #include <cstdlib>
+#include <cstring>
+#include <fstream>
 #include <initializer_list>
 #include <map>
 #include <memory>
@@ -62,6 +66,32 @@ size_t take_symbols(AclApi &api, void *handle) {
         }
     }
     return found;
+}
+
+// How many bytes are missing at the end of a library that was copied in part only. The dynamic linker maps such a file
+// and dies of SIGBUS where there is nothing behind the map. What is no such file is left to the linker to refuse.
+uint64_t missing_bytes(const std::string &path) {
+    std::ifstream file(path, std::ios::binary | std::ios::ate);
+    const std::streamoff end = file.tellg();
+    const uint64_t size = end > 0 ? static_cast<uint64_t>(end) : 0;
+    ElfW(Ehdr) header{};
+    file.seekg(0);
+    if (!file.read(reinterpret_cast<char *>(&header), sizeof header) ||
+        std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_phentsize != sizeof(ElfW(Phdr))) {
+        return 0;
+    }
+    uint64_t needed = header.e_phoff + header.e_phnum * sizeof(ElfW(Phdr));
+    file.seekg(static_cast<std::streamoff>(header.e_phoff));
+    for (unsigned i = 0; i < header.e_phnum; ++i) {
+        ElfW(Phdr) segment{};
+        if (!file.read(reinterpret_cast<char *>(&segment), sizeof segment)) {
+            break;
+        }
+        if (segment.p_type == PT_LOAD) {
+            needed = std::max<uint64_t>(needed, segment.p_offset + segment.p_filesz);
+        }
+    }
+    return needed > size ? needed - size : 0;
 }
 
 std::string real_path(void *handle, const std::string &fallback) {
@@ -182,6 +212,10 @@ const Library *load_library(const std::string &path, std::string &error) {
         return nullptr;
     }
     std::lock_guard<std::mutex> lock(mutex);
+    if (const uint64_t missing = missing_bytes(path)) {
+        error = "'" + path + "' is cut off, " + std::to_string(missing) + " bytes are missing; copy it again";
+        return nullptr;
+    }
     void *handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) {
         const char *reason = dlerror();  // begins with the name of the file that is at fault

@@ -114,8 +114,8 @@ aclError Device::unload_model(LoadedModel &model) {
     }
     const aclError code = in_context(*this, [&] { return api().aclmdlUnload(model.id); });
     end_call();
-    model.unloaded = code == 0;
-    return code;
+    model.unloaded = code == 0 || fault() != 0;  // a lost device keeps what it was running until it is reset by force
+    return model.unloaded ? 0 : code;
 }
 
 void Device::unload_model_soon(uint32_t id) {

@@ -10,6 +10,11 @@
 #include "process.h"
 
 namespace aioascend {
+namespace {
+
+constexpr aclError kFaultsOfDevices = 500000;  // and above; below are those of callers and of resources
+
+}  // namespace
 
 Device::Device(const Library &library, int32_t index, const Options &options)
     : library_(library),
@@ -33,7 +38,11 @@ aclError Device::open() {
     if (api().aclrtGetCurrentContext(&previous) != 0) {
         previous = nullptr;
     }
-    if ((code = api().aclrtSetDevice(index_)) != 0) {
+    code = api().aclrtSetDevice(index_);
+    if (code >= kFaultsOfDevices && can().device_force_reset && api().aclrtResetDeviceForce(index_) == 0) {
+        code = api().aclrtSetDevice(index_);  // it was lost when this process closed it, and has come back since
+    }
+    if (code != 0) {
         return code;
     }
     code = api().aclrtGetCurrentContext(&context_);
@@ -54,6 +63,7 @@ aclError Device::open() {
     }
     progress_ns = monotonic_ns();
     fault_ = 0;
+    ending_ = false;
     ended_ = false;
     closed_ = false;
     register_device(this);

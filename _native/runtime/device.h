@@ -119,8 +119,10 @@ public:
     // Guards the taints of all streams: a failure crosses streams, so one lock for all of them. Under it nothing is
     // taken but the locks of queues.
     std::mutex failure_mutex;
+    bool has_failed = false;  // there has been a failure: only then is there a reason to look what it reaches
     // Held by whoever settles tickets, so that they are delivered in order.
     std::mutex settle_mutex;
+    uint64_t next_flush() { return ++flushes_; }  // settle_mutex held
     std::mutex abort_mutex;  // one abort at a time; the first to be taken
     int64_t reports_requested() const { return callbacks_launched.load(std::memory_order_relaxed); }
     std::atomic<int64_t> callbacks_launched{0};
@@ -157,6 +159,7 @@ private:
     std::atomic<bool> has_exceptions_{false};
     std::vector<std::pair<Bridge *, TicketList>> outbox_;
     std::vector<Marker *> buried_;  // settle_mutex
+    uint64_t flushes_ = 0;          // settle_mutex
     MemoryPool device_memory_;
     MemoryPool pinned_memory_;
     Worker worker_;

@@ -133,10 +133,13 @@ void Device::told(const std::shared_ptr<Failure> &failure) {
     if (failure->told) {
         return;
     }
-    failure->told = true;
     for (const auto &stream : all) {
-        stream->close_taint(*failure);
+        stream->carry_over(failure);
     }
+    for (const auto &stream : all) {
+        stream->end_taint(*failure);
+    }
+    failure->told = true;
 }
 
 void Device::fail(aclError code) {
@@ -172,7 +175,7 @@ void Device::sweep(int64_t at_most_every_ns) {
     apply_exceptions();
     for (const auto &stream : streams()) {
         if (fault_ == 0) {
-            stream->sweep(now);
+            stream->sweep(now, next_flush());  // each asks anew: the device goes on meanwhile
         }
     }
     if (fault_ != 0) {
@@ -206,6 +209,7 @@ aclError Device::reset_by_force() {
     {
         std::lock_guard<std::mutex> lock(mutex_);
         first = !closed_.exchange(true);
+        ending_ = true;
     }
     fail(ACL_ERROR_RT_DEVICE_TASK_ABORT);
     // Before the threads are joined: one of them may be stuck in a call that only this ends.

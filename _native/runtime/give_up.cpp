@@ -224,7 +224,7 @@ aclError Stream::query_markers(bool &complete) {
     return 0;
 }
 
-void Stream::sweep(int64_t now_ns) {
+void Stream::sweep(int64_t now_ns, uint64_t flush) {
     uint64_t issued;
     {
         std::lock_guard<std::mutex> lock(mutex_);
@@ -243,15 +243,23 @@ void Stream::sweep(int64_t now_ns) {
         }
         return;
     }
+    reap_sources(flush);
     device_.apply_exceptions();
     if (!complete && stranded(now_ns)) {
         abandon(new_failure(device_, 0, id_), Outcome::Lost);
         close();  // it goes on waiting
         return;
     }
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (aborting_) {
+        return;  // it is idle because everything has been discarded
+    }
     if (foreign_ && markers_.empty() && in_flight_ != 0) {
-        launch_marker();  // the only way to learn how far it is
+        const aclError refused = launch_marker();  // the only way to learn how far it is
+        lock.unlock();
+        if (of_stream(refused)) {  // it is of another context, or its owner has destroyed it
+            abandon(new_failure(device_, refused, id_), Outcome::Failed);
+        }
     } else if (!complete) {
         for (Marker *marker : markers_) {
             marker->idle_since_ns = 0;

@@ -16,16 +16,4 @@ struct Live {
     }
 };
 
-// Counts one as long as it exists.
-class Counted {
-public:
-    explicit Counted(std::atomic<int> &count) : count_(count) { ++count_; }
-    ~Counted() { --count_; }
-    Counted(const Counted &) = delete;
-    Counted &operator=(const Counted &) = delete;
-
-private:
-    std::atomic<int> &count_;
-};
-
 }  // namespace aioascend

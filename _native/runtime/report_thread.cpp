@@ -8,7 +8,6 @@
 #include <chrono>
 
 #include "device.h"
-#include "live.h"
 #include "process.h"
 
 namespace aioascend {
@@ -99,7 +98,6 @@ void ReportThread::on_report(void *data) {
 }
 
 void ReportThread::run() {
-    const Counted alive(Live::counts().threads);
     t_reports = this;
     prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);  // of 50 us, without this
     device_.api().aclrtSetCurrentContext(device_.context());
@@ -163,10 +161,10 @@ size_t ReportThread::flush() {
         return 0;
     }
     std::lock_guard<std::mutex> settling(device_.settle_mutex);
-    ++flush_;
+    const uint64_t flush = device_.next_flush();
     for (Marker *marker = batch_head_; marker != nullptr; marker = marker->next) {
         if (!marker->lost) {
-            marker->stream->reap(flush_);
+            marker->stream->reap(flush);
         }
     }
     device_.apply_exceptions();

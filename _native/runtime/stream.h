@@ -91,7 +91,7 @@ public:
     // --- the device's threads ---
     void issue_queued();                    // worker: issue what fits
     void unblock();                         // worker: what it waited for may be there now
-    void sweep(int64_t now_ns);             // look for reports that never come, and for work nobody waits for
+    void sweep(int64_t now_ns, uint64_t flush);  // look for reports that never come, and for work nobody waits for
     // Report thread, once in a flush: let the library hand over failures it has noticed, here and where this waited.
     void reap(uint64_t flush);
     bool mark_failed(uint32_t task, aclError code);  // false: its ticket is not known yet, ask again
@@ -103,12 +103,15 @@ public:
     void confirm();                                  // worker: clear the library's own record of a failure
     void report_arrived(Marker *marker);
     void wake_waiters(std::chrono::steady_clock::time_point deadline);
-    void close_taint(const Failure &failure);        // the failure has been told; failure_mutex held
+    // Somebody is being told of the failure: first on all streams the one, then the other; failure_mutex held.
+    void carry_over(const std::shared_ptr<Failure> &failure);
+    void end_taint(const Failure &failure);
     std::shared_ptr<Failure> failure_at(uint64_t seq);  // the failure that reaches this position; failure_mutex held
     std::shared_ptr<Failure> open_failure();               // known, and nobody has been told yet
     std::shared_ptr<Failure> failure_of(uint64_t seq);     // failure_at, for those who do not hold the lock
 
 private:
+    friend class Reach;
     friend int arm_and_submit(Stream &, Ticket &, Stream &, Ticket &, const Command &);
     struct Queued {
         Ticket *ticket;
@@ -125,6 +128,7 @@ private:
     void retire_locked(uint64_t seq);
     void hand_over(Ticket *ticket);
     void finish_on_worker(Ticket *ticket);
+    bool large(const Ticket &ticket) const;
     void give_up_oldest_marker();
     void retire_unreported(uint64_t seq, const std::shared_ptr<Failure> &failure, Outcome outcome, bool stopped);
     void discard(const std::shared_ptr<Failure> &failure, Outcome outcome, bool stopped);
@@ -139,7 +143,10 @@ private:
     aclError query_markers(bool &complete);
     Ticket *first_run(bool &only);
     void start_failure(Ticket *ticket, uint64_t behind, aclError code, uint32_t task, bool issued);
+    void reap_sources(uint64_t flush);
     void add_taint(const std::shared_ptr<Failure> &failure, uint64_t from, uint64_t to);
+    void note_open_taints();
+    void take_failures(uint64_t seq, Stream &source, uint64_t source_seq);
     void wake_worker();
     void post_destroy();
     void note_drained();
@@ -162,9 +169,9 @@ private:
     std::vector<PendingWait> waits_;
     std::atomic<uint64_t> lost_seq_{0};  // up to here a report, or the work itself, was given up
     mutable std::atomic<uint32_t> runner_{0};  // the thread that submitted the newest run of a model
-    uint64_t reaped_ = 0;                // report thread: the latest flush that did
+    uint64_t reaped_ = 0;                // the latest flush that did; settle_mutex
     int64_t stranded_since_ns_ = 0;      // since when it waits for something that was given up
-    std::atomic<bool> poisoned_{false};  // the newest taint is open
+    std::atomic<bool> poisoned_{false};  // a taint is open
     std::atomic<size_t> in_flight_{0};   // written under mutex_
     std::atomic<uint64_t> last_seq_{0};
     std::atomic<uint64_t> issued_seq_{0};   // written under mutex_

@@ -11,17 +11,21 @@
 #include <mutex>
 #include <thread>
 
+#include "live.h"
+
 namespace aioascend {
 
 class Thread {
 public:
     void start(const char *name, std::function<void()> body) {
+        done_ = false;
         thread_ = std::thread([this, body = std::move(body)] {
             body();
             std::lock_guard<std::mutex> lock(mutex_);
             done_ = true;
             changed_.notify_all();
         });
+        ++Live::counts().threads;
         pthread_setname_np(thread_.native_handle(), name);
     }
 
@@ -48,6 +52,7 @@ private:
     void finish() {  // it has nothing left to do but to end
         if (thread_.joinable()) {
             thread_.join();
+            --Live::counts().threads;
         }
     }
 

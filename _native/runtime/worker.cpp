@@ -4,7 +4,6 @@
 #include <chrono>
 
 #include "device.h"
-#include "live.h"
 
 namespace aioascend {
 namespace {
@@ -49,7 +48,6 @@ void Worker::wake(std::shared_ptr<Stream> stream) {
 }
 
 void Worker::run() {
-    const Counted alive(Live::counts().threads);
     device_.api().aclrtSetCurrentContext(device_.context());
     std::unique_lock<std::mutex> lock(mutex_);
     while (true) {

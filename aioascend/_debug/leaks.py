@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aioascend._debug.stacks import Stack, indented, logger
+from aioascend._debug.stacks import Stack, logger, shown
 
 
 def made_at(stack: Stack | None) -> str:
     """For the end of a message."""
-    return f", made at\n{indented(stack)}" if stack is not None else ""
+    return f", made at\n{shown(stack)}" if stack is not None else ""
 
 
 def report_buffers(device: int, buffers: Sequence[tuple[str, int, Stack | None]]) -> None:

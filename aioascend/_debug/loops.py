@@ -13,13 +13,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from aioascend._debug.settings import settings
-from aioascend._debug.stacks import Once, indented, logger, stack_of
+from aioascend._debug.stacks import logger, reported, shown, stack_of
 from aioascend._debug.watchers import Watcher
 
 if TYPE_CHECKING:
     import trio
-
-_places = Once()
 
 
 def watch_asyncio(loop: asyncio.AbstractEventLoop) -> None:
@@ -88,13 +86,13 @@ def _nothing() -> None:
 
 
 class LoopWatcher(Watcher):
-    """Asks a loop to call back, again and again."""
+    """Asks the loop that runs on this thread to call back, again and again."""
 
     def __init__(self, loop: Loop) -> None:
         super().__init__("aioascend-loop-watch")
         self._loop = loop
         self._came = threading.Event()
-        self._thread = 0  # that runs the loop; 0 as long as it has not called back
+        self._thread = threading.get_ident()  # that runs the loop, which may move
 
     def _come(self) -> None:
         self._thread = threading.get_ident()
@@ -117,7 +115,7 @@ class LoopWatcher(Watcher):
             return
         stack = stack_of(frame)
         del frame
-        if _places.new(stack):
+        if reported.new(stack, "late"):
             logger.warning(
-                "an event loop has not come round for %.0f ms; its thread is at\n%s", seconds * 1000, indented(stack)
+                "an event loop has not come round for %.0f ms; its thread is at\n%s", seconds * 1000, shown(stack)
             )

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
-import textwrap
 import threading
 import traceback
 from collections.abc import Hashable
@@ -20,14 +20,16 @@ logger = logging.getLogger("aioascend.debug")
 Stack: TypeAlias = traceback.StackSummary
 
 _DEPTH = 10  # innermost frames that are kept, as asyncio does
-_PACKAGE = str(Path(__file__).parents[1])
+_PACKAGE = str(Path(__file__).parents[1]) + os.sep
 _LOOPS = {"asyncio", "uvloop", "trio", "anyio", "concurrent", "threading"}
 
 
 def stack_of(frame: FrameType | None) -> Stack:
-    """The stack that ends in this frame, outermost first. Source lines are read when it is printed."""
+    """The stack that ends in this frame, outermost first, without the loop around it. Source is read when printed."""
     frames: list[tuple[FrameType, int]] = []
-    while frame is not None and len(frames) < _DEPTH:
+    called = False
+    while frame is not None and len(frames) < _DEPTH and not (called and _of_loop(frame)):
+        called = called or not _of_loop(frame)
         frames.append((frame, frame.f_lineno))
         frame = frame.f_back
     return Stack.extract(iter(reversed(frames)), lookup_lines=False)
@@ -38,9 +40,12 @@ def stack_here() -> Stack:
     innermost = frame = sys._getframe(1)
     while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
         frame = frame.f_back
-    # A task of its own: its loop called, and where in aioascend it is says more.
-    called_by_loop = frame.f_globals.get("__name__", "").split(".")[0] in _LOOPS
-    return stack_of(innermost if called_by_loop else frame)
+    # In a task of its own, which its loop called, where in aioascend this is says more.
+    return stack_of(innermost if _of_loop(frame) else frame)
+
+
+def _of_loop(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__")).split(".")[0] in _LOOPS
 
 
 def here() -> Stack | None:
@@ -48,16 +53,16 @@ def here() -> Stack | None:
     return stack_here() if settings.enabled else None
 
 
-def indented(stack: Stack) -> str:
+def shown(stack: Stack) -> str:
     """As a traceback shows it."""
-    return textwrap.indent("".join(stack.format()).rstrip(), "  ")
+    return "".join(stack.format()).rstrip()
 
 
 def annotate(error: BaseException, stack: Stack | None) -> None:
     """Notes on the error where its operation was submitted: a traceback shows notes, pickling keeps them."""
     if stack is not None:
         # What add_note does from Python 3.11 on; before, the backport of exception groups prints it.
-        error.__dict__.setdefault("__notes__", []).append(f"submitted at\n{indented(stack)}")
+        error.__dict__.setdefault("__notes__", []).append(f"submitted at\n{shown(stack)}")
 
 
 class Once:
@@ -73,3 +78,6 @@ class Once:
             known = place in self._seen
             self._seen.add(place)
         return not known
+
+
+reported = Once()

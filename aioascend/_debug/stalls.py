@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from aioascend._debug.settings import settings
-from aioascend._debug.stacks import Stack, indented, logger
+from aioascend._debug.stacks import Stack, logger, shown
 from aioascend._debug.watchers import Watcher
 
 
@@ -62,21 +64,28 @@ class StreamState:
 States = dict[int, StreamState]
 
 
-def watch_stalls(states: Callable[[], list[StreamState] | None]) -> None:
-    """Watch the streams of a device: `states` gives them as they are now, None once it is closed."""
-    StallWatcher(states).start()
+class Device(Protocol):
+    def _stream_states(self) -> list[StreamState] | None:
+        """Its streams as they are now; None once it is closed."""
+
+
+def watch_stalls(device: Device) -> None:
+    """Watch the streams of a device until it is closed or gone."""
+    StallWatcher(device).start()
 
 
 class StallWatcher(Watcher):
-    def __init__(self, states: Callable[[], list[StreamState] | None]) -> None:
+    def __init__(self, device: Device) -> None:
         super().__init__("aioascend-stall-watch")
-        self._states = states
+        self._device = weakref.ref(device)
         self._since: dict[int, tuple[tuple[int, int], float]] = {}  # key -> where it was, and since when
         self._told: dict[int, tuple[int, int]] = {}  # key -> where it was when it was reported
 
     def run(self) -> None:
         while not self.ending.wait(min(settings.stall / 4, 1.0)):
-            found = self._states()
+            device = self._device()
+            found = None if device is None else device._stream_states()
+            del device
             if found is None:
                 return
             states = {state.key: state for state in found}
@@ -173,5 +182,5 @@ def _describe(state: StreamState, seq: int, what: str) -> str:
     task = state.tasks.get(seq)
     if task is None:
         return f"{_name(state)}: operation #{seq} {what}"
-    submitted = f"; submitted at\n{indented(task.stack)}" if task.stack else ""
+    submitted = f"; submitted at\n{shown(task.stack)}" if task.stack else ""
     return f"{_name(state)}: {task.name} {what}{submitted}"

@@ -6,17 +6,20 @@ from __future__ import annotations
 import asyncio
 import gc
 import importlib.util
+import logging
 import select
 import sys
+import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 import aioascend as aa
-from aioascend import _native
+from aioascend import _backend, _debug, _native
 from aioascend.debug import counters
 from aioascend.testing import Simulator, simulator
 
@@ -113,6 +116,56 @@ def pace(request: pytest.FixtureRequest, sim: Simulator, tmp_path: Path) -> str:
         (tmp_path / "brisk.toml").write_text('name = "brisk"\nlaunch_overhead_us = 1\n', encoding="utf-8")
         sim.set_profile(tmp_path / "brisk.toml")
     return str(request.param)
+
+
+@pytest.fixture
+def debugging(monkeypatch: pytest.MonkeyPatch, sim: Simulator) -> Iterator[_debug.Settings]:
+    """Debug mode, as AIOASCEND_DEBUG=1 turns it on for a whole process. Comes before what is opened."""
+    for name, value in (("enabled", True), ("slow", 0.1), ("stall", 10.0)):  # what a test changes is changed back
+        monkeypatch.setattr(_debug.settings, name, value)
+    monkeypatch.setattr(_debug.reported, "_seen", set())
+    monkeypatch.setattr(_backend, "_found", {})  # the library is looked up anew, and observed
+    _native.set_debugging(True)
+    yield _debug.settings
+    _native.set_debugging(False)
+
+
+class Reports(logging.Handler):
+    """What debug mode reports."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+        self.upon: Callable[[str], object] = lambda text: None
+        self._changed = threading.Condition()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with self._changed:
+            self.texts.append(record.getMessage())
+            self._changed.notify_all()
+        self.upon(record.getMessage())
+
+    def about(self, *phrases: str) -> list[str]:
+        """Those that have all of these in them."""
+        return [text for text in self.texts if all(phrase in text for phrase in phrases)]
+
+    async def wait(self, *phrases: str) -> str:
+        """The first that has all of these in it."""
+
+        def wait() -> None:
+            with self._changed:
+                assert self._changed.wait_for(lambda: self.about(*phrases), timeout=60), self.texts
+
+        await anyio.to_thread.run_sync(wait)
+        return self.about(*phrases)[0]
+
+
+@pytest.fixture
+def reports(debugging: _debug.Settings) -> Iterator[Reports]:
+    handler = Reports()
+    _debug.logger.addHandler(handler)
+    yield handler
+    _debug.logger.removeHandler(handler)
 
 
 @pytest.fixture

@@ -203,3 +203,14 @@ async def test_submits_and_aborts_at_once(npu: aa.Device, stream: aa.Stream, sim
     assert len(outcomes) == 1200
     assert {type(outcome) for outcome in outcomes} <= {type(None), aa.TaskError, aa.DependencyError}
     await stream.memset(buffer, 1)
+
+
+async def test_what_an_abort_discards_is_not_taken_for_done(npu: aa.Device, stream: aa.Stream, sim: Simulator) -> None:
+    """While the call goes on the stream may be idle already, as the sweep sees, which comes every 100 ms."""
+    buffer = npu.empty(16, "uint8")
+    await held_stream(stream, sim, buffer)
+    for _ in range(100):
+        operation = stream.memset(buffer, 1)  # nobody asks for its report
+        assert await stream.abort()
+        assert isinstance(await error_of(operation), aa.TaskError)
+    sim.release(stream)

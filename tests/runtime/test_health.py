@@ -135,6 +135,20 @@ async def test_a_device_that_does_not_come_back_can_be_reset_later(sim: Simulato
             await again.memset(npu.empty(4, "uint8"), 0)
 
 
+async def test_a_device_that_comes_back_after_it_was_closed(sim: Simulator, anyio_backend: object) -> None:
+    async with aa.open_device(1, backend="sim") as npu, npu.create_stream() as stream:
+        buffer = npu.empty(4, "uint8")
+        await stream.memset(buffer, 0)
+        sim.lose_device(1)
+        with pytest.raises(aa.DeviceLostError):
+            stream.memset(buffer, 0)
+    with pytest.raises(aa.DeviceLostError):
+        await aa.open_device(1, backend="sim")
+    sim.restore_device(1)
+    async with aa.open_device(1, backend="sim") as npu, npu.create_stream() as stream:
+        await stream.memset(npu.empty(4, "uint8"), 0)
+
+
 async def test_a_single_refusal_is_no_loss(npu: aa.Device, stream: aa.Stream, sim: Simulator) -> None:
     buffer = npu.empty(4, "uint8")
     await stream.memset(buffer, 0)

@@ -3,17 +3,33 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
-#include <fstream>
-#include <iterator>
+#include <fcntl.h>
 #include <set>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "toml.h"
 #include "toml_text.h"
 
 namespace aclsim::config {
 namespace {
+
+// Of protobuf, in which ONNX models are written.
+constexpr uint64_t kLargestFile = uint64_t(1) << 31;
+
+struct Descriptor {
+    explicit Descriptor(int opened) : number(opened) {}
+    ~Descriptor() {
+        if (number >= 0) {
+            ::close(number);
+        }
+    }
+    Descriptor(const Descriptor &) = delete;
+    Descriptor &operator=(const Descriptor &) = delete;
+    const int number;
+};
 
 // Text in a file may be any bytes; a message about it must not fail on them.
 std::string shown(const Value &value) { return value.dump(-1, ' ', false, Value::error_handler_t::replace); }
@@ -61,18 +77,42 @@ bool fits(const Value &number) {
 }  // namespace
 
 std::string read_file(const std::string &path) {
+    // Not blocking: a pipe that nobody writes into would be waited for in open itself.
+    const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     struct stat info{};
-    if (::stat(path.c_str(), &info) != 0) {
+    if (file.number < 0 || ::fstat(file.number, &info) != 0) {
         throw Error(path + ": " + std::strerror(errno));
     }
-    if (S_ISDIR(info.st_mode)) {
-        throw Error(path + ": is a directory, not a file");
+    if (!S_ISREG(info.st_mode)) {
+        throw Error(path + (S_ISDIR(info.st_mode) ? ": is a directory, not a file" : ": is not a regular file"));
     }
-    std::ifstream file(path, std::ios::binary);
-    if (!file) {
-        throw Error(path + ": " + std::strerror(errno));
+    if (static_cast<uint64_t>(info.st_size) > kLargestFile) {
+        throw Error(path + ": has " + std::to_string(info.st_size) +
+                    " bytes; no model or profile is larger than 2 GiB in one file");
     }
-    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+    std::string content(std::max<size_t>(info.st_size + 1, 4096), '\0');  // one more to see the end; /proc says 0
+    size_t size = 0;
+    while (true) {
+        const ssize_t count = ::read(file.number, &content[size], content.size() - size);
+        if (count < 0 && errno == EINTR) {
+            continue;
+        }
+        if (count < 0) {
+            throw Error(path + ": " + std::strerror(errno));
+        }
+        if (count == 0) {
+            break;
+        }
+        size += static_cast<size_t>(count);
+        if (size == content.size()) {
+            if (size > kLargestFile) {
+                throw Error(path + ": does not end; no model or profile is larger than 2 GiB in one file");
+            }
+            content.resize(size + std::max<size_t>(size / 2, 4096));
+        }
+    }
+    content.resize(size);
+    return content;
 }
 
 Value parse_toml(std::string_view text, const std::string &source) {

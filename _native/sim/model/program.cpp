@@ -171,19 +171,20 @@ Tensor describe(const engine::Port &port, const std::string &role, size_t index,
     out.type = port.type;
     out.format = format_of(port);
     out.shape = out.largest = port.shape;
-    if (is_static(port.shape) && !byte_size(port.shape, port.type)) {
-        reject(label,
-               "'" + port.name + "' of shape " + to_text(port.shape) + " is larger than memory can be");
-    }
-    out.bytes = byte_size(port.shape, port.type).value_or(0);
+    auto bytes_in = [&](const Shape &shape) {
+        const auto bytes = byte_size(shape, port.type);
+        if (is_static(shape) && !bytes) {
+            reject(label,
+                   "'" + port.name + "' of shape " + to_text(shape) + " is larger than memory can be");
+        }
+        return bytes.value_or(0);
+    };
+    out.bytes = bytes_in(port.shape);
     for (const GearShapes &gear : gears) {
         const Shape &shape = (gear.*side)[index];
-        const std::optional<size_t> bytes = byte_size(shape, port.type);
-        if (!bytes) {
-            reject(label, "'" + port.name + "' of shape " + to_text(shape) + " is larger than memory can be");
-        }
-        if (*bytes >= out.bytes) {
-            out.bytes = *bytes;
+        const size_t bytes = bytes_in(shape);
+        if (bytes >= out.bytes) {
+            out.bytes = bytes;
             out.largest = shape;
         }
     }
@@ -293,7 +294,9 @@ Program::Executable Program::make_executable() {
         copies_.push_back(out.compiled);
         out.request = out.compiled->request();
         warm_up(*out.request);
-        arm_exit_guard();  // after the engine has made what it will destroy on exit
+        if (signature_->computes) {
+            arm_exit_guard();  // after the engine has made what it will destroy on exit
+        }
         return out;
     }
     auto least_used = std::min_element(copies_.begin(), copies_.end(), [](const auto &a, const auto &b) {

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Numbers that callers give: checked before anything is done with them."""
+
+from __future__ import annotations
+
+import numbers
+import operator
+from typing import Any
+
+import numpy as np
+
+
+def whole(name: str, value: object, least: int, most: int, what: str) -> int:
+    """The integer; a `TypeError` or `ValueError` that says what was expected otherwise. A bool is none."""
+    problem = f"{name} must be {what}, {least} to {most}, not {value!r}"
+    if isinstance(value, (bool, np.bool_)):
+        raise TypeError(problem)
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(problem) from None
+    if not least <= number <= most:
+        raise ValueError(problem)
+    return number
+
+
+def seconds(name: str, value: object, most: float) -> float:
+    """A duration above 0; a `TypeError` or `ValueError` that says so otherwise. NaN is none."""
+    problem = f"{name} must be a number of seconds above 0 and below {most:g}, not {value!r}"
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
+        raise TypeError(problem)
+    number: Any = value  # compared as it is: not every integer can be made a float
+    if not 0 < number < most:
+        raise ValueError(problem)
+    return float(number)
