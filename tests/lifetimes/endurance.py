@@ -36,6 +36,7 @@ UPON_A_SECOND_INTERRUPT = [
     re.compile(rf"Task exception was never retrieved\nfuture: .*\n{TRACE}KeyboardInterrupt\n"),
     re.compile(r"Task was destroyed but it is pending!\ntask: .*\n"),
     re.compile(rf"Exception ignored in: .*\n({TRACE})?ResourceWarning: unclosed (event loop )?<.*\n"),
+    re.compile(rf"Exception ignored in: .*\n({TRACE})?RuntimeWarning: coroutine '.*' was never awaited\n"),
 ]
 
 

@@ -28,12 +28,13 @@ from lifetimes.states import BYTES, STATES, Spawn, World
 
 EXIT_CODE = 3
 CHILD_CODE = 5
-_tasks: list[asyncio.Task[object]] = []
+_tasks: list[asyncio.Task[None]] = []
 
 
 def _spawn_in_asyncio(start: Callable[[], Awaitable[object]]) -> None:
-    async def run() -> object:
-        return await start()
+    async def run() -> None:
+        with contextlib.suppress(aa.RuntimeClosedError):  # a block that is left closes the device under it
+            await start()
 
     _tasks.append(asyncio.get_running_loop().create_task(run()))
 
@@ -42,7 +43,8 @@ def _spawn_in_trio(start: Callable[[], Awaitable[object]]) -> None:
     import trio
 
     async def run() -> None:
-        await start()
+        with contextlib.suppress(aa.RuntimeClosedError):
+            await start()
 
     trio.lowlevel.spawn_system_task(run)
 

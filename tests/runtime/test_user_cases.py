@@ -375,7 +375,10 @@ def cpu_ticks(prefix: str) -> int:
     """Processor time of the runtime's own threads so far."""
     total = 0
     for thread in os.listdir("/proc/self/task"):
-        fields = Path(f"/proc/self/task/{thread}/stat").read_text(encoding="utf-8")
+        try:
+            fields = Path(f"/proc/self/task/{thread}/stat").read_text(encoding="utf-8")
+        except FileNotFoundError:  # a thread that has ended, which is none of those
+            continue
         name, rest = fields.split("(", 1)[1].rsplit(") ", 1)
         if name.startswith(prefix):
             total += sum(int(value) for value in rest.split()[11:13])
