@@ -107,12 +107,19 @@ void Stream::take_failures(uint64_t seq, Stream &source, uint64_t source_seq) {
     }
     Reach reach;
     reach.visit(source, source_seq);
-    for (const auto &failure : reach.found()) {
+    std::vector<std::shared_ptr<Failure>> failures = reach.found();
+    // Was one told before the wait was submitted, then by another thread, and whoever submitted it did not know.
+    for (const Taint &taint : source.taints_) {
+        if (taint.covers(source_seq) && taint.failure->told) {
+            failures.push_back(taint.failure);
+        }
+    }
+    for (const auto &failure : failures) {
         const bool known = std::any_of(taints_.begin(), taints_.end(), [&](const Taint &taint) {
             return taint.failure == failure && taint.covers(seq);
         });
         if (!known) {
-            add_taint(failure, seq - 1, Taint::kOpen);
+            add_taint(failure, seq - 1, failure->told ? last_seq() : Taint::kOpen);
         }
     }
 }

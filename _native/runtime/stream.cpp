@@ -49,11 +49,6 @@ int Stream::submit(Ticket &ticket, const Command &command) {
     }
     if (command.kind == Kind::Wait && ticket.extra && ticket.extra->source) {
         std::lock_guard<std::mutex> failures(device_.failure_mutex);
-        const TicketExtra &extra = *ticket.extra;
-        if (auto failure = extra.source->failure_at(extra.source_seq); failure && failure->told) {
-            ticket.fail(std::move(failure), Outcome::Dependent);  // by another thread, since the caller looked
-            return kPoisoned;
-        }
         waits_.push_back({last_seq() + 1, ticket.extra->source, ticket.extra->source_seq, command.subject});
     }
     ticket.seq = last_seq() + 1;
