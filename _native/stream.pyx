@@ -338,8 +338,7 @@ cdef class StreamCore:
         operation.keep = operation.source = None
         if status == rt.kPoisoned:
             record = record_of(self.core, operation.ticket.failure())
-            if command.kind == rt.Kind.Wait:  # nobody awaits a wait, and without it what follows would not be in order
-                record.tell()
+            if command.kind == rt.Kind.Wait and record.told:  # nobody awaits a wait, and nobody else will be told
                 raise _errors.DependencyError.behind(record.exception, "wait", device=self.core.index, stream=self.id)
             self.note_failure(record)
             operation.finish(record.failed(operation))
