@@ -126,11 +126,13 @@ cdef class ModelCore:
         if code != 0:
             raise self.core.error(code, f"{where.decode()}({self._label})")
         self._inputs = [
-            (entry.name.decode(errors="backslashreplace"), tuple(entry.shape), <int>entry.dtype, <int>entry.format, entry.bytes)
+            (entry.name.decode(errors="backslashreplace"), tuple(entry.shape), <int>entry.dtype, <int>entry.format,
+             entry.bytes)
             for entry in description.inputs
         ]
         self._outputs = [
-            (entry.name.decode(errors="backslashreplace"), tuple(entry.shape), <int>entry.dtype, entry.bytes) for entry in description.outputs
+            (entry.name.decode(errors="backslashreplace"), tuple(entry.shape), <int>entry.dtype, entry.bytes)
+            for entry in description.outputs
         ]
         for index, entry in enumerate(self._inputs):
             if entry[0] == GEAR_INPUT:

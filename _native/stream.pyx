@@ -236,7 +236,7 @@ cdef class StreamCore:
         operation.keep = handle
         self.submit(operation, command)  # may refuse, and then the event is what it was
         # The old ones go when all three are in place: their end gives up the GIL, and others may look at the event.
-        before = (event.handle, event.operation)
+        _before = (event.handle, event.operation)
         event.handle = handle
         event.operation = operation
         event.stream = self.stream
@@ -338,8 +338,6 @@ cdef class StreamCore:
         operation.keep = operation.source = None
         if status == rt.kPoisoned:
             record = record_of(self.core, operation.ticket.failure())
-            if command.kind == rt.Kind.Wait and record.told:  # nobody awaits a wait, and nobody else will be told
-                raise _errors.DependencyError.behind(record.exception, "wait", device=self.core.index, stream=self.id)
             self.note_failure(record)
             operation.finish(record.failed(operation))
             drop_note(operation)
