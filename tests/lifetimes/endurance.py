@@ -64,20 +64,20 @@ class Run:
         try:
             if self.way == "interrupt":
                 self.interrupt()
-            stdout, self.stderr = self.process.communicate(timeout=WATCHDOG_S)
-            self.stdout += stdout
+            self.read()
         except subprocess.TimeoutExpired:
-            self.signal_all(signal.SIGABRT)  # upon which it says where its threads are
-            stdout, self.stderr = self.process.communicate()
-            self.stdout += stdout
-            return "it did not end"
-        finally:
-            self.signal_all(signal.SIGKILL)
+            os.killpg(self.process.pid, signal.SIGABRT)  # upon which they say where their threads are
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.read()
+                return "it did not end"
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.read()
+            return "it did not even end when it was aborted"
         return self.judge()
 
-    def signal_all(self, number: int) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, number)
+    def read(self) -> None:
+        stdout, self.stderr = self.process.communicate(timeout=WATCHDOG_S)
+        self.stdout += stdout
 
     def interrupt(self) -> None:
         """Ctrl-C at some moment, perhaps twice."""
