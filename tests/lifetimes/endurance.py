@@ -25,7 +25,7 @@ TESTS = str(Path(__file__).parents[1])
 WAYS = ("exit", "interrupt", "loop", "fork")
 
 EXIT_CODES = {"return": 0, "exception": 1}  # of the way "exit"; 3 otherwise
-TRACE = r"Traceback .*\n(  .*\n)*"
+TRACE = r"Traceback .*\n(  .*\n)*(.*\n\n(During|The above) .*\n\nTraceback .*\n(  .*\n)*)*"  # and what was handled then
 ON_PURPOSE = re.compile(TRACE + r"LookupError: on purpose\n")
 UNTOLD = re.compile(
     rf"(Exception ignored in: '|)an operation that nobody awaited has failed'?\n({TRACE})?"
