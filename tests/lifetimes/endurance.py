@@ -25,7 +25,7 @@ TESTS = str(Path(__file__).parents[1])
 WAYS = ("exit", "interrupt", "loop", "fork")
 
 EXIT_CODES = {"return": 0, "exception": 1}  # of the way "exit"; 3 otherwise
-TRACE = r"Traceback .*\n(  .*\n)*"
+TRACE = r"Traceback .*\n(  .*\n)*(.*\n\n(During|The above) .*\n\nTraceback .*\n(  .*\n)*)*"  # and what was handled then
 ON_PURPOSE = re.compile(TRACE + r"LookupError: on purpose\n")
 UNTOLD = re.compile(
     rf"(Exception ignored in: '|)an operation that nobody awaited has failed'?\n({TRACE})?"
@@ -64,20 +64,20 @@ class Run:
         try:
             if self.way == "interrupt":
                 self.interrupt()
-            stdout, self.stderr = self.process.communicate(timeout=WATCHDOG_S)
-            self.stdout += stdout
+            self.read()
         except subprocess.TimeoutExpired:
-            self.signal_all(signal.SIGABRT)  # upon which it says where its threads are
-            stdout, self.stderr = self.process.communicate()
-            self.stdout += stdout
-            return "it did not end"
-        finally:
-            self.signal_all(signal.SIGKILL)
+            os.killpg(self.process.pid, signal.SIGABRT)  # upon which they say where their threads are
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.read()
+                return "it did not end"
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.read()
+            return "it did not even end when it was aborted"
         return self.judge()
 
-    def signal_all(self, number: int) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, number)
+    def read(self) -> None:
+        stdout, self.stderr = self.process.communicate(timeout=WATCHDOG_S)
+        self.stdout += stdout
 
     def interrupt(self) -> None:
         """Ctrl-C at some moment, perhaps twice."""

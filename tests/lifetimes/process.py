@@ -150,8 +150,10 @@ def interrupt(process: Process) -> None:
 
     try:
         process.run(main)
-    except KeyboardInterrupt:
+    except BaseException as error:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        if not isinstance(error, KeyboardInterrupt) and not isinstance(error.__context__, KeyboardInterrupt):
+            raise  # the second Ctrl-C may come while the loop is being closed, which then fails in its own way
         print("interrupted", flush=True)
 
 
