@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# make demo | test | test-py | lint | sanitize | valgrind | fuzz | clean. Each sets up what it needs, in .venv and build/.
+# make demo | test | test-py | soak | lint | sanitize | valgrind | fuzz | clean. Each sets up what it needs, in .venv and
+# build/.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -9,12 +10,17 @@ BIN := $(VENV)/bin
 JOBS ?= $(shell nproc)
 # The versions that `make test-py` tries; those that are not there are left out, and it says so.
 PYTHONS ?= 3.10 3.12 3.13
+# Many combinations of what others try once each, which takes its time: only in `make test`.
+LEAVE_OUT_SLOW := $(addprefix --ignore=tests/runtime/,test_cancellation_matrix.py test_cancellation_races.py \
+    test_user_cases.py test_debug_stalls.py test_debug_process.py)
 # What runs on every version: the tests of the Python side. The simulator is the same for all of them.
-TEST_PY_ARGS ?= tests/abi/test_errors.py tests/runtime
+TEST_PY_ARGS ?= tests/abi/test_errors.py tests/runtime $(LEAVE_OUT_SLOW) \
+    --ignore=tests/runtime/test_failure_domains.py
+SOAK_MINUTES ?= 2
 # What runs in Python under each sanitizer, besides the C++ tests. Nothing that computes with OpenVINO, which cannot be
 # loaded under the one and is noise under the other; under the slow one nothing that looks at what a process prints.
-SANITIZE_ADDRESS_TESTS ?= tests/runtime tests/sim_models/test_tensors.py tests/bench/test_rivals.py
-SANITIZE_THREAD_TESTS ?= tests/runtime tests/bench/test_rivals.py --ignore=tests/runtime/test_process.py \
+SANITIZE_ADDRESS_TESTS ?= tests/runtime $(LEAVE_OUT_SLOW) tests/sim_models/test_tensors.py tests/bench/test_rivals.py
+SANITIZE_THREAD_TESTS ?= tests/runtime $(LEAVE_OUT_SLOW) tests/bench/test_rivals.py --ignore=tests/runtime/test_process.py \
     --ignore=tests/runtime/test_debug_process.py
 
 # How long `make fuzz` tries inputs on each target.
@@ -33,7 +39,7 @@ SOURCES := $(shell find _native aioascend -type f ! -name '*.so' ! -name '*.pyc'
 # nor is the Python they ask for.
 MODEL_PACKAGES := rapidocr-onnxruntime==1.4.4 magika==1.0.3 silero-vad==6.2.3
 
-.PHONY: all demo test test-py lint sanitize sanitize-address sanitize-thread valgrind fuzz install clean
+.PHONY: all demo test test-py soak lint sanitize sanitize-address sanitize-thread valgrind fuzz install clean
 all: install
 
 # --- environment -----------------------------------------------------------------------------------------
@@ -78,6 +84,9 @@ test-py:
 	    $(MAKE) --no-print-directory test PYTHON=$$python VENV=.venv-$$version EXTRAS=sim,uvloop,test \
 	        PYTEST_ARGS='$(TEST_PY_ARGS)' || exit 1; \
 	done
+
+soak: install
+	$(BIN)/aioascend soak --minutes $(SOAK_MINUTES)
 
 lint: install $(VENV)/.lint
 	$(BIN)/python _native/abi/generate.py --check

@@ -22,7 +22,8 @@ from aioascend import _debug
 from aioascend import errors as _errors
 
 from cpython.buffer cimport (
-    Py_buffer, PyBUF_FORMAT, PyBUF_ND, PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_CheckBuffer,
+    Py_buffer, PyBUF_FORMAT, PyBUF_ND, PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release,
+    PyObject_CheckBuffer,
     PyObject_GetBuffer,
 )
 from cpython.exc cimport PyErr_Restore, PyErr_WriteUnraisable

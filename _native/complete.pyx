@@ -97,7 +97,8 @@ cdef int quarantine(DeviceCore device, object keep) except -1:
             for buffer in (<Run>item).buffers[0] + (<Run>item).buffers[1]:
                 if buffer is not None and (<Buffer>buffer).block is not None:
                     (<Buffer>buffer).block.unreliable = True
-    device.kept.append(keep)
+    if not device.device.ended():
+        device.kept.append(keep)
     return 0
 
 
@@ -145,12 +146,12 @@ cdef class FailureRecord:
 
     cdef int tell(self) except -1:
         if not self.told:
+            with nogil:  # first: another thread that finds it told may submit at once
+                self.device.device.told(self.failure)
             self.told = True
             streams, self.streams = self.streams, []
             for stream in streams:
                 (<StreamCore>stream).untold.remove(self)
-            with nogil:
-                self.device.device.told(self.failure)
         return 0
 
 

@@ -42,6 +42,8 @@ cdef class DeviceCore:
             del self.device
 
     cdef object error(self, int code, str where, object stream=None):
+        if self.device.fault() != 0:  # whatever the library says when it is reset under a call
+            return out_of_service(self, where, stream)
         return acl_error(&self.library.library.api, &self.library.library.can, code, where, self.index, stream)
 
     def open(self) -> None:
@@ -61,6 +63,8 @@ cdef class DeviceCore:
         cdef int code
         with nogil:
             code = self.device.close()
+        if self.device.ended():
+            self.kept.clear()  # it has been reset, and a way from there back to this object would never be collected
         if code != 0:
             raise self.error(code, "aclrtResetDevice")
 
@@ -70,6 +74,8 @@ cdef class DeviceCore:
         check_fork()
         with nogil:
             code = self.device.reset_by_force()
+        if self.device.ended():
+            self.kept.clear()  # or it would never be collected
         if code == 207000:  # there is no such call
             raise self.error(code, "aclrtResetDeviceForce")
         if code != 0:

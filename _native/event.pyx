@@ -46,10 +46,11 @@ cdef class Event:
             return True
         cdef bint complete
         check_fork()
+        cdef EventHandle handle = self.handle  # another thread may record it again meanwhile
         if self.operation.ticket.seq > self.stream.get().issued_seq():
             return False  # its record still waits on the host
         with nogil:
-            complete = self.core.device.event_complete(self.handle.event)
+            complete = self.core.device.event_complete(handle.event)
         return complete
 
     def elapsed_since(self, start: Event) -> float:
@@ -73,8 +74,9 @@ cdef class Event:
         for event in (start, self):
             if (<Event>event).operation.ticket.seq > (<Event>event).stream.get().issued_seq():
                 raise _errors.error_from_code(107006, "aclrtEventElapsedTime", "The event has not been reached yet.")
+        cdef EventHandle first = start.handle, last = self.handle
         with nogil:
-            code = self.core.device.api().aclrtEventElapsedTime(&milliseconds, start.handle.event, self.handle.event)
+            code = self.core.device.api().aclrtEventElapsedTime(&milliseconds, first.event, last.event)
         if code != 0:
             raise self.core.error(code, "aclrtEventElapsedTime")
         return milliseconds
@@ -87,7 +89,6 @@ cdef Event new_event(DeviceCore core, bint timing):
     cdef Event event = Event.__new__(Event)
     event.core = core
     event.timing = timing
-    event.handle = new_handle(core, timing)
     return event
 
 

@@ -44,6 +44,7 @@ cdef class Library:
     def acl_version(self) -> str:
         """Version of the ACL API, such as "1.17.0" (aclrtGetVersion)."""
         cdef int32_t major = 0, minor = 0, patch = 0
+        check_fork()
         with nogil:
             self.library.version(major, minor, patch)
         return f"{major}.{minor}.{patch}"
@@ -86,18 +87,6 @@ def load_library(path: str) -> Library:
         with nogil:
             self.library = rt.observe_blocking_calls(deref(self.library), note_blocking_call)
     return self
-
-
-cpdef int check_fork() except -1:
-    """Raises ForkError in such a child: its locks may be held for ever, by threads that stayed with the parent."""
-    if rt.forked():
-        raise fork_error()
-    return 0
-
-
-def forked() -> bool:
-    """Whether this is a child made by fork after the runtime was started, in which nothing can be used."""
-    return rt.forked()
 
 
 def _shut_down() -> None:

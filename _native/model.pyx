@@ -60,6 +60,7 @@ cdef class ModelCore:
                 code = device.load_model_bytes(host.view.buf, host.view.len, id)
             call = "aclmdlLoadFromMem"
         if code != 0:
+            core.check_open()  # it may have been closed meanwhile
             raise core.error(code, f"{call}({label})")
         self.loaded = new rt.LoadedModel(device.api(), id)
         self.count(True)
@@ -125,11 +126,13 @@ cdef class ModelCore:
         if code != 0:
             raise self.core.error(code, f"{where.decode()}({self._label})")
         self._inputs = [
-            (entry.name.decode(errors="backslashreplace"), tuple(entry.shape), <int>entry.dtype, <int>entry.format, entry.bytes)
+            (entry.name.decode(errors="backslashreplace"), tuple(entry.shape), <int>entry.dtype, <int>entry.format,
+             entry.bytes)
             for entry in description.inputs
         ]
         self._outputs = [
-            (entry.name.decode(errors="backslashreplace"), tuple(entry.shape), <int>entry.dtype, entry.bytes) for entry in description.outputs
+            (entry.name.decode(errors="backslashreplace"), tuple(entry.shape), <int>entry.dtype, entry.bytes)
+            for entry in description.outputs
         ]
         for index, entry in enumerate(self._inputs):
             if entry[0] == GEAR_INPUT:

@@ -104,7 +104,7 @@ cdef class Operation:
 
     @property
     def _cancel_message(self):
-        """Part of the Future protocol that asyncio.gather relies on, for return_exceptions=True."""
+        """Part of the Future protocol that asyncio.gather relies on, too, to collect what was cancelled."""
         return self.detail if self.state == CANCELLED else None
 
     def get_loop(self):

@@ -35,6 +35,18 @@ cdef object fork_error():
     )
 
 
+def forked() -> bool:
+    """Whether this is a child made by fork after the runtime was started, in which nothing can be used."""
+    return rt.forked()
+
+
+cpdef int check_fork() except -1:
+    """Raises ForkError in such a child: its locks may be held for ever, by threads that stayed with the parent."""
+    if rt.forked():
+        raise fork_error()
+    return 0
+
+
 cdef object out_of_service(DeviceCore device, str what, object stream=None):
     """For somebody to raise, who is told by it of everything that this device has given up."""
     cdef shared_ptr[rt.Failure] failure = device.device.fault_failure()
@@ -51,12 +63,19 @@ cdef object lost(DeviceCore device, str what, object stream=None):
     return _errors.DeviceLostError(device.device.fault(), what, device=device.index, stream=stream)
 
 
+cdef bint was_given_up(StreamCore stream):
+    cdef bint given_up
+    with nogil:
+        given_up = stream.stream.get().given_up()
+    return given_up
+
+
 cdef object closed_stream(StreamCore stream):
     why = ""
     if stream.stream.get() is not NULL:
         if stream.core.device.ended():
             why = ": its device was closed or reset"
-        elif stream.stream.get().given_up():
+        elif was_given_up(stream):
             why = ": it was given up, as its work can be neither waited for nor stopped; create another one"
     return _errors.RuntimeClosedError("the stream is closed" + why)
 

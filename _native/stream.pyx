@@ -29,20 +29,21 @@ cdef class StreamCore:
     @property
     def handle(self) -> int:
         """The `aclrtStream`, for foreign code. Valid until the stream is closed."""
-        return <uintptr_t>self.stream.get().handle()
+        return <uintptr_t>self.stream.get().handle() if self.stream.get() is not NULL else 0
 
     @property
     def in_flight(self) -> int:
         """Operations that the device has not finished."""
-        return self.stream.get().in_flight()
+        return self.stream.get().in_flight() if self.stream.get() is not NULL else 0
 
     @property
     def queued(self) -> int:
         """Operations that wait on the host because the device's queue is full or memory is still being allocated."""
-        cdef size_t count
+        cdef size_t count = 0
         check_fork()
-        with nogil:
-            count = self.stream.get().queued()
+        if self.stream.get() is not NULL:
+            with nogil:
+                count = self.stream.get().queued()
         return count
 
     # --- blocking; for worker threads ---
@@ -84,6 +85,7 @@ cdef class StreamCore:
         self.check_usable()
         with nogil:
             stopped = self.stream.get().abort()
+        self.is_closed = self.is_closed or not stopped
         return stopped
 
     # --- life cycle ---
@@ -97,12 +99,9 @@ cdef class StreamCore:
 
     def _report_untold(self) -> None:
         """Failures that no await has raised go to the exception handler of the loop."""
-        self.report_untold()
-
-    cdef int report_untold(self) except -1:
         cdef FailureRecord record
         if rt.forked() or rt.shutting_down():
-            return 0  # the parent tells; a process that ends does not
+            return  # the parent tells; a process that ends does not
         for record in list(self.untold):
             record.tell()
             report_to_loop(
@@ -228,15 +227,18 @@ cdef class StreamCore:
             raise ValueError("this event was made without timing; record a new one with timing=True")
         elif event.core is not self.core:
             raise ValueError(f"the event belongs to device {event.core.index}, the stream to device {self.core.index}")
-        else:
-            # A point of its own: what was queued for the old one, even on the host, goes on meaning that.
-            event.handle = new_handle(self.core, event.timing)
+        # A point of its own: what was queued for an old one, even on the host, goes on meaning that.
+        cdef EventHandle handle = new_handle(self.core, event.timing)
         cdef rt.Command command
         command.kind = rt.Kind.Record
-        command.subject = event.handle.event
+        command.subject = handle.event
         cdef Operation operation = self.new_operation()
-        operation.keep = event.handle
-        event.operation = self.submit(operation, command)
+        operation.keep = handle
+        self.submit(operation, command)  # may refuse, and then the event is what it was
+        # The old ones go when all three are in place: their end gives up the GIL, and others may look at the event.
+        _before = (event.handle, event.operation)
+        event.handle = handle
+        event.operation = operation
         event.stream = self.stream
         return event
 
@@ -253,25 +255,28 @@ cdef class StreamCore:
                 f"the event belongs to device {event.core.index}, the stream to device {self.core.index}; "
                 "await the event on the host instead"
             )
+        # All three at once: another thread may record it again while we are without the GIL.
         cdef Operation recorded = event.operation
+        cdef EventHandle handle = event.handle
+        cdef shared_ptr[rt.Stream] source = event.stream
         cdef shared_ptr[rt.Failure] failure
         cdef FailureRecord record
         if not recorded.in_flight:
             failure = recorded.ticket.failure()  # of a record that was not even issued
         if failure.get() is NULL:
             with nogil:
-                failure = event.stream.get().failure_of(recorded.ticket.seq)
+                failure = source.get().failure_of(recorded.ticket.seq)
         if failure.get() is not NULL:
             record = record_of(self.core, failure)
             record.tell()
             raise _errors.DependencyError.behind(record.exception, f"wait for {event!r}", device=self.core.index)
         cdef rt.Command command
         command.kind = rt.Kind.Wait
-        command.subject = event.handle.event
+        command.subject = handle.event
         cdef Operation operation = self.new_operation()
-        operation.keep = event.handle
-        if event.stream.get() is not self.stream.get():
-            operation.ticket.more().source = event.stream
+        operation.keep = handle
+        if source.get() is not self.stream.get():
+            operation.ticket.more().source = source
             operation.ticket.more().source_seq = recorded.ticket.seq
         return self.submit(operation, command)
 
@@ -288,7 +293,7 @@ cdef class StreamCore:
 
     cdef int check_usable(self) except -1:
         check_fork()
-        if self.is_closed or self.stream.get() is NULL:
+        if self.is_closed or self.stream.get() is NULL or self.core.device.ended():
             raise closed_stream(self)
         return 0
 

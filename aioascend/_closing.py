@@ -36,6 +36,9 @@ class Closing:
         """Wait for the work in flight and give the resource back."""
         raise NotImplementedError
 
+    def _dropped(self) -> None:
+        """Nobody refers to it any more, and the collector has not yet taken it apart."""
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -55,6 +58,7 @@ class Closing:
         _going_away: Callable[[], bool] = _native.going_away,
         _made_at: Callable[[_debug.Stack | None], str] = _debug.made_at,
     ) -> None:
+        self._dropped()
         if self._to_be_closed and not self.closed and not _going_away():
             self._give_back()  # first, for whoever takes warnings for errors keeps it alive
             _warn(f"unclosed {self!r}{_made_at(self._made_at)}", ResourceWarning, source=self)

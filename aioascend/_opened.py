@@ -68,11 +68,13 @@ class Opened:
                 finally:
                     self._forget()
 
-    def reset(self) -> None:
-        """Blocks. Resets the device for all who have it open."""
+    def reset(self, seen: _native.DeviceCore) -> None:
+        """Blocks. Resets the device for all who have it open, unless that has happened since `seen` was its core."""
         with self.lock:
             if self.gone:
                 raise RuntimeClosedError(f"device {self.core.index} is closed")
+            if self.core is not seen:
+                return
             self.core.reset_by_force()
             core = _native.DeviceCore(self.core.library, self.core.index, **self.options)
             core.open()

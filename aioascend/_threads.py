@@ -53,7 +53,7 @@ class _Threads:
         thread = threading.Thread(target=self._run, args=(call,), name=f"aioascend_{next(self._numbers)}", daemon=True)
         try:
             thread.start()
-        except BaseException:  # the process may start no more threads
+        except RuntimeError:  # the process may start no more threads
             with self._changed:
                 self._threads -= 1
             raise

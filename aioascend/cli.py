@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import aioascend
 from aioascend import demo, doctor
 from aioascend.bench import command as bench
+from aioascend.soak import command as soak
 
 __all__ = ["main"]
 
@@ -47,6 +48,12 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser("bench", help="this runtime beside every other way to wait for an NPU")
     bench.add_arguments(command)
     command.set_defaults(main=bench.main)
+
+    command = commands.add_parser(
+        "soak", help="random work with random faults on the simulator, and a check of all of it"
+    )
+    soak.add_arguments(command)
+    command.set_defaults(main=soak.main)
 
     command = commands.add_parser("backend", help="which ACL library is used, and why")
     command.add_argument("--json", action="store_true", help="print it as JSON")

@@ -235,7 +235,7 @@ class Device(Closing):
         For a device that is out of service, or hangs. It is taken from everybody in this process, other libraries
         included. Operations in flight raise `DeviceLostError`. Streams, models, device buffers and events made before
         are dead: using them raises `RuntimeClosedError` or `ValueError`, closing them does nothing. All `Device`
-        objects for this device go on with it, and make new ones.
+        objects for this device go on with it, and make new ones. Several resets at once are one.
 
         Raises:
             DeviceLostError: the device has not come back. It stays out of service; try again later.
@@ -243,7 +243,9 @@ class Device(Closing):
             RuntimeClosedError: this object is closed.
         """
         self._check_open()
-        await run_blocking(self._opened.reset)
+        _native.check_fork()
+        core = self._core
+        await run_blocking(lambda: self._opened.reset(core))
 
     async def close(self) -> None:
         """Close its models and streams, wait for what was accepted, and give the device back with its last user.

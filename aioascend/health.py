@@ -44,6 +44,7 @@ class DeviceHealth:
 
 def health() -> list[DeviceHealth]:
     """The devices that this process has open."""
+    _native.check_fork()
     return [health_of(opened.core) for opened in Opened.all()]
 
 

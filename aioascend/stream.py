@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from aioascend import _debug, _native
@@ -47,7 +47,8 @@ class Stream(_native.StreamCore, Closing):
     async def abort(self) -> bool:
         """Stop what runs on the stream and discard what is queued (aclrtStreamAbort). In a worker thread, up to 60 s.
 
-        Operations in flight raise `TaskError` with code 107023; they may have run, in part. Streams that wait for an
+        Operations in flight raise `TaskError` with code 107023; they may have run, in part. As after any failure, what
+        is submitted before somebody has been told of one raises `DependencyError`: await one. Streams that wait for an
         event recorded behind the discarded work would wait for ever, so they are aborted too, with whatever is on them;
         their operations raise `DependencyError`.
 
@@ -80,10 +81,8 @@ class Stream(_native.StreamCore, Closing):
             self._report_untold()
             self.device._forget_stream(self)
 
-    # Not when it is deallocated: a failure and its stream are a cycle, which is in pieces by then.
-    def __del__(self, _drop: Callable[[Closing], None] = Closing.__del__) -> None:  # type: ignore[override]
+    def _dropped(self) -> None:
         self._report_untold()
-        _drop(self)
 
     def _give_back(self) -> None:
         self._destroy_when_drained()

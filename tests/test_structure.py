@@ -29,7 +29,7 @@ LAYERS = [
     {"device"},
     {"__init__"},
     {"testing"},
-    {"_self_test", "_capability_costs", "demo", "bench"},
+    {"_self_test", "_capability_costs", "demo", "bench", "soak"},
     {"doctor"},
     {"cli"},
     {"__main__"},

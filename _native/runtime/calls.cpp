@@ -19,6 +19,20 @@ aclError in_context(const Device &device, Call call) {
     return guard.status() != 0 ? guard.status() : call();
 }
 
+// The same for what may take its time.
+template <typename Call>
+aclError in_long_call(Device &device, Call call) {
+    if (forked()) {
+        return ACL_ERROR_RT_INTERNAL_ERROR;
+    }
+    if (!device.begin_call(false)) {
+        return ACL_ERROR_RT_CONTEXT_NULL;
+    }
+    const aclError code = in_context(device, call);
+    device.end_call();
+    return code;
+}
+
 }  // namespace
 
 aclError Device::create_event(bool timed, aclrtEvent &out) {
@@ -40,7 +54,7 @@ void Device::destroy_event(aclrtEvent event) {
     }
     {
         std::lock_guard<std::mutex> lock(events_mutex_);
-        if (events_.erase(event) == 0) {
+        if (events_.erase(event) == 0 || handles_gone_) {
             return;
         }
     }
@@ -70,11 +84,11 @@ aclError Device::memory_info(size_t &free, size_t &total) {
 }
 
 aclError Device::load_model(const std::string &path, uint32_t &id) {
-    return in_context(*this, [&] { return api().aclmdlLoadFromFile(path.c_str(), &id); });
+    return in_long_call(*this, [&] { return api().aclmdlLoadFromFile(path.c_str(), &id); });
 }
 
 aclError Device::load_model(const void *data, size_t size, uint32_t &id) {
-    return in_context(*this, [&] { return api().aclmdlLoadFromMem(data, size, &id); });
+    return in_long_call(*this, [&] { return api().aclmdlLoadFromMem(data, size, &id); });
 }
 
 aclError Device::describe_model(LoadedModel &model, ModelDescription &out, std::string &where) {
@@ -94,9 +108,14 @@ aclError Device::unload_model(LoadedModel &model) {
     if (model.unloaded) {
         return 0;
     }
+    if (!begin_call(true)) {  // it goes with the device
+        model.unloaded = true;
+        return 0;
+    }
     const aclError code = in_context(*this, [&] { return api().aclmdlUnload(model.id); });
-    model.unloaded = code == 0;
-    return code;
+    end_call();
+    model.unloaded = code == 0 || fault() != 0;  // a lost device keeps what it was running until it is reset by force
+    return model.unloaded ? 0 : code;
 }
 
 void Device::unload_model_soon(uint32_t id) {
@@ -106,7 +125,7 @@ void Device::unload_model_soon(uint32_t id) {
 }
 
 aclError Device::execute_now(Execution &execution) {
-    return in_context(*this, [&] { return execution.issue(nullptr); });
+    return in_long_call(*this, [&] { return execution.issue(nullptr); });
 }
 
 void Device::hold_runs(LoadedModel &model, bool on) {
@@ -117,7 +136,7 @@ void Device::hold_runs(LoadedModel &model, bool on) {
 }
 
 aclError Device::copy_now(void *dst, const void *src, size_t size, aclrtMemcpyKind direction) {
-    return in_context(*this, [&] { return api().aclrtMemcpy(dst, size, src, size, direction); });
+    return in_long_call(*this, [&] { return api().aclrtMemcpy(dst, size, src, size, direction); });
 }
 
 bool Device::is_pinned(const void *address, size_t size) {

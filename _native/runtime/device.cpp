@@ -10,7 +10,6 @@
 #include "process.h"
 
 namespace aioascend {
-
 Device::Device(const Library &library, int32_t index, const Options &options)
     : library_(library),
       index_(index),
@@ -33,7 +32,11 @@ aclError Device::open() {
     if (api().aclrtGetCurrentContext(&previous) != 0) {
         previous = nullptr;
     }
-    if ((code = api().aclrtSetDevice(index_)) != 0) {
+    code = api().aclrtSetDevice(index_);
+    if (device_is_gone(code) && can().device_force_reset && api().aclrtResetDeviceForce(index_) == 0) {
+        code = api().aclrtSetDevice(index_);  // it was lost when this process closed it, and has come back since
+    }
+    if (code != 0) {
         return code;
     }
     code = api().aclrtGetCurrentContext(&context_);
@@ -54,6 +57,8 @@ aclError Device::open() {
     }
     progress_ns = monotonic_ns();
     fault_ = 0;
+    handles_gone_ = false;
+    ending_ = false;
     ended_ = false;
     closed_ = false;
     register_device(this);
@@ -72,14 +77,22 @@ aclError Device::close() {
     }
     {
         std::unique_lock<std::mutex> lock(mutex_);
-        streams_changed_.wait(lock, [this] { return streams_.empty() || shutting_down(); });
+        const auto over = [this] {
+            return (streams_.empty() && (calls_ == 0 || fault_ != 0)) || shutting_down();
+        };
+        while (!streams_changed_.wait_for(lock, std::chrono::milliseconds(100), over)) {
+        }  // nobody says so when a fault comes
         if (shutting_down()) {
             return 0;  // whoever shuts down stops the threads
         }
+        ending_ = true;
     }
     reports_.stop();
-    if ((fault_ != 0 || orphans_run()) && can().device_force_reset) {
+    // Without a context somebody has reset the device already, and what there is of it now is not ours.
+    const bool lost = fault_ != 0 && fault_ != ACL_ERROR_RT_CONTEXT_NULL && fault_ != ACL_ERROR_RT_PARAM_INVALID;
+    if ((lost || (fault_ == 0 && orphans_run())) && can().device_force_reset) {
         // Nothing can be given back in order. If the force fails too, there is nothing to be done.
+        handles_gone_ = true;
         api().aclrtResetDeviceForce(index_);
         end_reset();
         return 0;
@@ -93,11 +106,11 @@ aclError Device::close() {
     for (aclrtEvent event : take_events()) {
         api().aclrtDestroyEvent(event);
     }
-    const aclError code = api().aclrtResetDevice(index_);
+    const aclError code = fault_ != 0 ? 0 : api().aclrtResetDevice(index_);
     device_memory_.free_quarantined();
     pinned_memory_.free_quarantined();
-    ended_ = true;
-    return fault_ != 0 ? 0 : code;
+    ended_ = true;  // from here on it may be deleted
+    return code == ACL_ERROR_RT_CONTEXT_RELEASE_ERROR ? 0 : code;  // somebody has reset it
 }
 
 void Device::keep_orphan(Stream &stream) {
@@ -137,11 +150,29 @@ std::unordered_set<aclrtEvent> Device::take_events() {
     return std::exchange(events_, {});
 }
 
+bool Device::begin_call(bool even_when_closed) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (ending_ || (closed_ && !even_when_closed)) {
+        return false;
+    }
+    ++calls_;
+    return true;
+}
+
+void Device::end_call() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    --calls_;
+    streams_changed_.notify_all();
+}
+
 bool Device::close_later() {
     const auto left = streams();
-    if (std::all_of(left.begin(), left.end(), [](const auto &stream) { return stream->idle(); })) {
+    const bool idle = std::all_of(left.begin(), left.end(), [](const auto &stream) { return stream->idle(); });
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (idle && calls_ == 0) {
         return false;  // those that are left are about to be destroyed
     }
+    lock.unlock();
     // Not on a thread that the interpreter would wait for: what is in flight may never end.
     std::thread([this] { close(); }).detach();
     return true;
@@ -225,9 +256,9 @@ void Device::bury(Marker *marker) {
     buried_.push_back(marker);
 }
 
-void Device::wake_waiters() {
+void Device::wake_waiters(std::chrono::steady_clock::time_point deadline) {
     for (const auto &stream : streams()) {
-        stream->wake_waiters();
+        stream->wake_waiters(deadline);
     }
     streams_changed_.notify_all();
 }

@@ -38,6 +38,7 @@ struct Health {
 };
 
 aclError watch_exceptions(const Library &library);  // once per library
+bool device_is_gone(aclError code);                 // nothing more works on a device that gives this
 
 class Device {
 public:
@@ -87,6 +88,7 @@ public:
 
     // Takes the device out of service: its operations fail, nothing more is sent to it. Any thread; does not block.
     void fail(aclError code);
+    bool handles_gone() const { return handles_gone_.load(); }  // with a reset: nothing may be given back any more
     aclError fault() const { return fault_.load(); }  // why it is out of service; 0: it is not
     std::shared_ptr<Failure> fault_failure() const { return fault_failure_; }  // once there is a fault
     Health health();
@@ -105,7 +107,12 @@ public:
     ReportThread &reports() { return reports_; }
 
     void bury(Marker *marker);  // a late report may still name it: kept until the report thread has ended
-    void wake_waiters();        // of threads that wait for streams, when the process shuts down
+    // Of threads that wait for streams, when the process shuts down.
+    void wake_waiters(std::chrono::steady_clock::time_point deadline);
+
+    // Around calls of other threads that may take their time: the device is not reset under them. False: it is too late.
+    bool begin_call(bool even_when_closed);
+    void end_call();
 
     // Tickets on their way to their loops, one push per loop; settle_mutex held.
     void outbox_add(Ticket *ticket);
@@ -117,6 +124,7 @@ public:
     bool has_failed = false;  // there has been a failure: only then is there a reason to look what it reaches
     // Held by whoever settles tickets, so that they are delivered in order.
     std::mutex settle_mutex;
+    uint64_t next_flush() { return ++flushes_; }  // settle_mutex held
     std::mutex abort_mutex;  // one abort at a time; the first to be taken
     int64_t reports_requested() const { return callbacks_launched.load(std::memory_order_relaxed); }
     std::atomic<int64_t> callbacks_launched{0};
@@ -136,12 +144,15 @@ private:
     aclrtContext context_ = nullptr;
     std::atomic<bool> closed_{true};
     std::atomic<bool> ended_{true};
+    std::atomic<bool> handles_gone_{false};
     std::atomic<aclError> fault_{0};
     std::shared_ptr<Failure> fault_failure_;  // written once, before fault_
     std::atomic<int64_t> failed_ns_{0};
     std::atomic<int64_t> last_sweep_ns_{0};
     std::mutex mutex_;
-    std::condition_variable streams_changed_;
+    std::condition_variable streams_changed_;  // or calls_
+    size_t calls_ = 0;     // of other threads, in progress
+    bool ending_ = false;  // nobody waits for it any more
     std::vector<std::shared_ptr<Stream>> streams_;
     std::vector<std::shared_ptr<Stream>> orphans_;
     std::mutex events_mutex_;
@@ -151,6 +162,7 @@ private:
     std::atomic<bool> has_exceptions_{false};
     std::vector<std::pair<Bridge *, TicketList>> outbox_;
     std::vector<Marker *> buried_;  // settle_mutex
+    uint64_t flushes_ = 0;          // settle_mutex
     MemoryPool device_memory_;
     MemoryPool pinned_memory_;
     Worker worker_;

@@ -10,14 +10,6 @@
 namespace aioascend {
 namespace {
 
-bool device_is_gone(aclError code) {
-    switch (code) {
-#include "gone.inc"
-        return true;
-        default: return false;
-    }
-}
-
 constexpr uint32_t kWholeDevice = UINT32_MAX;  // exceptions of the device itself name no stream and no task
 
 void on_exception(aclrtExceptionInfo *info, const AclApi &api, const Capabilities &can) {
@@ -44,6 +36,14 @@ std::array<aclrtExceptionInfoCallback, kSlots> make_callbacks(std::index_sequenc
 }
 
 }  // namespace
+
+bool device_is_gone(aclError code) {
+    switch (code) {
+#include "gone.inc"
+        return true;
+        default: return false;
+    }
+}
 
 aclError watch_exceptions(const Library &library) {
     static std::mutex mutex;
@@ -136,10 +136,10 @@ void Device::told(const std::shared_ptr<Failure> &failure) {
     for (const auto &stream : all) {
         stream->carry_over(failure);
     }
-    failure->told = true;
     for (const auto &stream : all) {
         stream->end_taint(*failure);
     }
+    failure->told = true;
 }
 
 void Device::fail(aclError code) {
@@ -175,7 +175,7 @@ void Device::sweep(int64_t at_most_every_ns) {
     apply_exceptions();
     for (const auto &stream : streams()) {
         if (fault_ == 0) {
-            stream->sweep(now);
+            stream->sweep(now, next_flush());  // each asks anew: the device goes on meanwhile
         }
     }
     if (fault_ != 0) {
@@ -209,8 +209,10 @@ aclError Device::reset_by_force() {
     {
         std::lock_guard<std::mutex> lock(mutex_);
         first = !closed_.exchange(true);
+        ending_ = true;
     }
     fail(ACL_ERROR_RT_DEVICE_TASK_ABORT);
+    handles_gone_ = true;
     // Before the threads are joined: one of them may be stuck in a call that only this ends.
     const aclError code = api().aclrtResetDeviceForce(index_);
     if (first) {
@@ -223,12 +225,15 @@ aclError Device::reset_by_force() {
 // After a reset by force: what the device had has gone, and must not be given back a second time.
 void Device::end_reset() {
     worker_.stop();
+    for (const auto &stream : streams()) {
+        stream->handle_has_gone();  // takes nothing more
+    }
     {
         std::lock_guard<std::mutex> settling(settle_mutex);
         abandon_streams();
+        outbox_send();
     }
     for (const auto &stream : streams()) {
-        stream->handle_has_gone();
         forget(*stream);
     }
     unregister_device(this);

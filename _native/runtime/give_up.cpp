@@ -25,8 +25,28 @@ bool of_stream(aclError code) {
 
 void Stream::abandon(const std::shared_ptr<Failure> &failure, Outcome outcome) {
     std::lock_guard<std::mutex> lock(mutex_);
-    abandoned_ = true;
+    if (abandoned_ && drained() && markers_.empty()) {
+        return;
+    }
+    give_up(failure, outcome);
     discard(failure, outcome, false);
+}
+
+// With mutex_ held.
+void Stream::give_up(const std::shared_ptr<Failure> &failure, Outcome outcome) {
+    abandoned_ = true;
+    given_up_for_ = failure;
+    given_up_as_ = outcome;
+}
+
+// What the worker had in its hands when the stream was given up, and what is behind that.
+void Stream::give_up_rest() {
+    std::lock_guard<std::mutex> settling(device_.settle_mutex);
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        discard(given_up_for_, given_up_as_, false);
+    }
+    device_.outbox_send();
 }
 
 void Stream::handle_has_gone() {
@@ -49,7 +69,6 @@ void Stream::suspect() {
 bool Stream::abort() {
     std::lock_guard<std::mutex> lock(device_.abort_mutex);
     const auto own = new_failure(device_, ACL_ERROR_RT_STREAM_ABORT, id_);
-    own->told = true;  // whoever aborts knows
     const bool stopped = abort_alone(own, Outcome::Failed);
     // The records that were discarded never happen, so what waits for them, even through others, would wait for ever.
     const auto reached = new_failure(device_, ACL_ERROR_RT_STREAM_ABORT, id_);
@@ -91,12 +110,14 @@ bool Stream::is_over(const PendingWait &wait) const {
 }
 
 bool Stream::abort_alone(const std::shared_ptr<Failure> &failure, Outcome outcome) {
+    bool launching;
     {
         std::lock_guard<std::mutex> lock(mutex_);
         if (destroyed_) {
             return true;
         }
         aborting_ = true;  // nothing is issued any more
+        launching = issuing_;
     }
     aclError code = ACL_ERROR_RT_FEATURE_NOT_SUPPORT;
     if (device_.can().stream_abort && !foreign_) {
@@ -104,6 +125,13 @@ bool Stream::abort_alone(const std::shared_ptr<Failure> &failure, Outcome outcom
         bool complete;
         query(complete);  // or what the library knows, and has not told yet, is discarded too
         code = guard.status() != 0 ? guard.status() : device_.api().aclrtStreamAbort(handle_);
+        if (code == 0 && launching) {  // what the worker was about to launch may have come behind the abort
+            {
+                std::unique_lock<std::mutex> lock(mutex_);
+                issued_.wait(lock, [this] { return !issuing_; });
+            }
+            code = device_.api().aclrtStreamAbort(handle_);
+        }
     }
     std::lock_guard<std::mutex> settling(device_.settle_mutex);
     device_.apply_exceptions();
@@ -113,21 +141,19 @@ bool Stream::abort_alone(const std::shared_ptr<Failure> &failure, Outcome outcom
     }
     {
         std::unique_lock<std::mutex> lock(mutex_);
-        if (code == 0) {  // or else the launch may be stuck behind what goes on
-            issued_.wait(lock, [this] { return !issuing_; });
-        }
         retire_locked(done);
         const uint64_t from = retired_seq_;
         discard(failure, outcome, code == 0);
-        {
+        if (retired_seq_ != from) {  // or else nothing was there to be discarded
             std::lock_guard<std::mutex> failures(device_.failure_mutex);
-            add_taint(failure, from, failure->told ? last_seq() : Taint::kOpen);
+            add_taint(failure, from, Taint::kOpen);
         }
         aborting_ = false;
         if (code != 0) {
-            abandoned_ = true;
+            give_up(failure, outcome);
             closed_ = true;
         }
+        note_drained();
     }
     device_.outbox_send();
     return code == 0;
@@ -202,7 +228,7 @@ bool Stream::stranded(int64_t now_ns) {
     {
         std::lock_guard<std::mutex> failures(device_.failure_mutex);
         for (const PendingWait &wait : waits_) {
-            waits = waits || wait.source->lost_seq_.load() >= wait.source_seq;
+            waits = waits || (wait.source->lost_seq_.load() >= wait.source_seq && !is_over(wait));
         }
     }
     if (!waits) {
@@ -224,7 +250,7 @@ aclError Stream::query_markers(bool &complete) {
     return 0;
 }
 
-void Stream::sweep(int64_t now_ns) {
+void Stream::sweep(int64_t now_ns, uint64_t flush) {
     uint64_t issued;
     {
         std::lock_guard<std::mutex> lock(mutex_);
@@ -243,6 +269,7 @@ void Stream::sweep(int64_t now_ns) {
         }
         return;
     }
+    reap_sources(flush);
     device_.apply_exceptions();
     if (!complete && stranded(now_ns)) {
         abandon(new_failure(device_, 0, id_), Outcome::Lost);
@@ -250,6 +277,9 @@ void Stream::sweep(int64_t now_ns) {
         return;
     }
     std::unique_lock<std::mutex> lock(mutex_);
+    if (aborting_) {
+        return;  // it is idle because everything has been discarded
+    }
     if (foreign_ && markers_.empty() && in_flight_ != 0) {
         const aclError refused = launch_marker();  // the only way to learn how far it is
         lock.unlock();

@@ -129,7 +129,7 @@ void MemoryPool::free_block(Memory *memory) {
             std::lock_guard<std::mutex> lock(mutex_);
             live = blocks_.erase(static_cast<const char *>(memory->base)) != 0;
         }
-        if (live) {
+        if (live && !(kind_ == MemoryKind::Device && device_.handles_gone())) {
             kind_ == MemoryKind::Device ? device_.api().aclrtFree(memory->base)
                                         : device_.api().aclrtFreeHost(memory->base);
         }

@@ -90,7 +90,7 @@ void shut_down() {
     }
     const auto deadline = std::chrono::steady_clock::now() + kPatience;
     for (Device *device : open) {
-        device->wake_waiters();
+        device->wake_waiters(deadline);
         device->reports().leave(deadline);
         device->worker().leave(deadline);
     }

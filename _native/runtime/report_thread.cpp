@@ -161,10 +161,10 @@ size_t ReportThread::flush() {
         return 0;
     }
     std::lock_guard<std::mutex> settling(device_.settle_mutex);
-    ++flush_;
+    const uint64_t flush = device_.next_flush();
     for (Marker *marker = batch_head_; marker != nullptr; marker = marker->next) {
         if (!marker->lost) {
-            marker->stream->reap(flush_);
+            marker->stream->reap(flush);
         }
     }
     device_.apply_exceptions();

@@ -54,7 +54,6 @@ private:
     bool stop_ = false;
     Marker *batch_head_ = nullptr;  // this thread only
     Marker *batch_tail_ = nullptr;
-    uint64_t flush_ = 0;
 };
 
 }  // namespace aioascend

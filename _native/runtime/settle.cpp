@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What became of an operation: reports, and failures. Everything here runs on the report thread (or the worker) with the
-// device's settle_mutex held, so tickets leave in stream order. What failures reach: reach.cpp; reports that never
-// come: give_up.cpp.
+// What became of an operation: reports and failures; reach.cpp knows what a failure reaches, give_up.cpp deals with
+// reports that never come. Everything here runs on the report thread (or the worker) with the device's settle_mutex held,
+// so tickets leave in stream order.
 //
 // A report carries no status. A failed task is known through the exception callback, which names its stream and task
 // (Device::note_exception); asking for the stream's state before settling makes the library hand over what it has.
@@ -76,11 +76,14 @@ void Stream::note_drained() {
     }
 }
 
+bool Stream::large(const Ticket &ticket) const {
+    return ticket.extra && ticket.extra->copy_size > device_.options().stage_inline_bytes;
+}
+
 // Large staged copies go on into the caller's array on the worker; what comes behind one takes the same way, so that
 // operations are still resolved in stream order.
 void Stream::hand_over(Ticket *ticket) {
-    const bool large = ticket->extra && ticket->extra->copy_size > device_.options().stage_inline_bytes;
-    if (!large && finishing_ == 0) {
+    if (!large(*ticket) && finishing_ == 0) {
         device_.outbox_add(ticket);
         return;
     }
@@ -90,7 +93,9 @@ void Stream::hand_over(Ticket *ticket) {
 }
 
 void Stream::finish_on_worker(Ticket *ticket) {
-    finish_copy(*ticket);
+    if (large(*ticket)) {  // others are left to the loop, where they can still be cancelled
+        finish_copy(*ticket);
+    }
     std::lock_guard<std::mutex> settling(device_.settle_mutex);
     {
         std::lock_guard<std::mutex> lock(mutex_);
@@ -153,8 +158,12 @@ bool Stream::mark_failed(uint32_t task, aclError code) {
         start_failure(nullptr, retired_seq_, code, task, true);
         return true;
     }
-    // The exact id first: where ids have fewer than 32 bits, comparing them goes wrong when they wrap around.
+    // The exact id first: where ids have fewer than 32 bits, comparing them goes wrong when they wrap around. A task
+    // of an operation that is retired already, as the library told too late, is none of the next one in flight.
     for (const bool exact : {true, false}) {
+        if (!exact && at_or_before(task, retired_task_)) {
+            break;
+        }
         for (Ticket *ticket = flight_.head; ticket != nullptr; ticket = ticket->next) {
             if (exact ? ticket->last_task == task : at_or_before(task, ticket->last_task)) {
                 start_failure(ticket, 0, code, task, true);
@@ -201,6 +210,15 @@ void Stream::reap(uint64_t flush) {
         return;
     }
     reaped_ = flush;
+    reap_sources(flush);  // first: what failed there is the cause of what may have failed here
+    bool complete;
+    // Not a stream of somebody else: it may be captured, which a query would spoil.
+    if (in_flight_ != 0 && device_.can().stream_query && !foreign_) {
+        query(complete);
+    }
+}
+
+void Stream::reap_sources(uint64_t flush) {
     std::vector<std::shared_ptr<Stream>> sources;
     {
         std::lock_guard<std::mutex> failures(device_.failure_mutex);
@@ -208,14 +226,8 @@ void Stream::reap(uint64_t flush) {
             sources.push_back(wait.source);
         }
     }
-    // First those that this one waited for: what failed there is the cause of what may have failed here.
     for (const auto &source : sources) {
         source->reap(flush);
-    }
-    bool complete;
-    // Not a stream of somebody else: it may be captured, which a query would spoil.
-    if (in_flight_ != 0 && device_.can().stream_query && !foreign_) {
-        query(complete);
     }
 }
 

@@ -3,6 +3,7 @@
 #include "stream.h"
 
 #include <algorithm>
+#include <thread>
 
 #include "context_guard.h"
 #include "device.h"
@@ -227,7 +228,7 @@ void Stream::issue_queued() {
     blocked_.store(false);
     std::unique_lock<std::mutex> lock(mutex_);
     ContextGuard guard(device_.api(), device_.context());
-    while (!aborting_ && !queue_.empty() && in_flight_ < device_.options().flight_limit) {
+    while (!aborting_ && !abandoned_ && !queue_.empty() && in_flight_ < device_.options().flight_limit) {
         Queued &first = queue_.front();
         Ticket &ticket = *first.ticket;
         const int state = state_of(ticket, first.command);
@@ -267,7 +268,11 @@ void Stream::issue_queued() {
     if (issued_seq_ >= wanted_seq_ && wanted_seq_ > std::max(marker_seq_, retired_seq_)) {
         launch_marker();
     }
+    const bool left = abandoned_ && (flight_.head != nullptr || !queue_.empty());
     lock.unlock();
+    if (left) {
+        give_up_rest();
+    }
     if (issued_seq() != before) {
         device_.unblock_streams();
     }
@@ -327,6 +332,10 @@ aclError Stream::destroy() {
         }
         destroyed_ = true;
     }
+    if (device_.handles_gone()) {
+        device_.forget(*this);
+        return 0;
+    }
     const aclrtStream mine = own_handle();
     aclError code = 0;
     if (mine != nullptr && abandoned_ && !device_.can().stream_force_destroy) {
@@ -334,6 +343,10 @@ aclError Stream::destroy() {
     } else if (mine != nullptr) {
         device_.reports().unsubscribe(mine);
         code = abandoned_ ? api.aclrtDestroyStreamForce(mine) : api.aclrtDestroyStream(mine);
+        if (code != 0) {
+            suspect();
+            code = device_.fault() != 0 ? 0 : code;  // it went with the device
+        }
     }
     for (Marker *marker : spare_markers_) {
         if (marker->event != nullptr) {
@@ -345,9 +358,13 @@ aclError Stream::destroy() {
     return code;
 }
 
-void Stream::wake_waiters() {
+void Stream::wake_waiters(std::chrono::steady_clock::time_point deadline) {
     // With the lock, or whoever is about to wait, having looked before the process began to shut down, would be missed.
-    std::lock_guard<std::mutex> lock(mutex_);
+    // But it may be held in a launch that does not return.
+    std::unique_lock<std::mutex> lock(mutex_, std::defer_lock);
+    while (!lock.try_lock() && std::chrono::steady_clock::now() < deadline) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
     drained_.notify_all();
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -90,7 +91,7 @@ public:
     // --- the device's threads ---
     void issue_queued();                    // worker: issue what fits
     void unblock();                         // worker: what it waited for may be there now
-    void sweep(int64_t now_ns);             // look for reports that never come, and for work nobody waits for
+    void sweep(int64_t now_ns, uint64_t flush);  // look for reports that never come, and for work nobody waits for
     // Report thread, once in a flush: let the library hand over failures it has noticed, here and where this waited.
     void reap(uint64_t flush);
     bool mark_failed(uint32_t task, aclError code);  // false: its ticket is not known yet, ask again
@@ -101,7 +102,7 @@ public:
     void handle_has_gone();  // with a reset of the device
     void confirm();                                  // worker: clear the library's own record of a failure
     void report_arrived(Marker *marker);
-    void wake_waiters();
+    void wake_waiters(std::chrono::steady_clock::time_point deadline);
     // Somebody is being told of the failure: first on all streams the one, then the other; failure_mutex held.
     void carry_over(const std::shared_ptr<Failure> &failure);
     void end_taint(const Failure &failure);
@@ -127,6 +128,7 @@ private:
     void retire_locked(uint64_t seq);
     void hand_over(Ticket *ticket);
     void finish_on_worker(Ticket *ticket);
+    bool large(const Ticket &ticket) const;
     void give_up_oldest_marker();
     void retire_unreported(uint64_t seq, const std::shared_ptr<Failure> &failure, Outcome outcome, bool stopped);
     void discard(const std::shared_ptr<Failure> &failure, Outcome outcome, bool stopped);
@@ -135,19 +137,22 @@ private:
     uint64_t seen_of(const Stream &other);
     bool is_over(const PendingWait &wait) const;
     void suspect();
+    void give_up(const std::shared_ptr<Failure> &failure, Outcome outcome);
+    void give_up_rest();
     bool stranded(int64_t now_ns);
     void lose_marker();
     aclError query(bool &complete, aclrtStream stream);
     aclError query_markers(bool &complete);
     Ticket *first_run(bool &only);
     void start_failure(Ticket *ticket, uint64_t behind, aclError code, uint32_t task, bool issued);
+    void reap_sources(uint64_t flush);
     void add_taint(const std::shared_ptr<Failure> &failure, uint64_t from, uint64_t to);
     void note_open_taints();
     void take_failures(uint64_t seq, Stream &source, uint64_t source_seq);
     void wake_worker();
     void post_destroy();
     void note_drained();
-    bool drained() const { return in_flight_ == 0 && queue_.empty() && finishing_ == 0; }
+    bool drained() const { return in_flight_ == 0 && queue_.empty() && finishing_ == 0 && !aborting_; }
 
     Device &device_;
     aclrtStream handle_;
@@ -166,7 +171,7 @@ private:
     std::vector<PendingWait> waits_;
     std::atomic<uint64_t> lost_seq_{0};  // up to here a report, or the work itself, was given up
     mutable std::atomic<uint32_t> runner_{0};  // the thread that submitted the newest run of a model
-    uint64_t reaped_ = 0;                // report thread: the latest flush that did
+    uint64_t reaped_ = 0;                // the latest flush that did; settle_mutex
     int64_t stranded_since_ns_ = 0;      // since when it waits for something that was given up
     std::atomic<bool> poisoned_{false};  // a taint is open
     std::atomic<size_t> in_flight_{0};   // written under mutex_
@@ -183,6 +188,8 @@ private:
     bool issuing_ = false;      // the worker is inside an ACL call for the queue's first command
     bool confirm_due_ = false;
     bool abandoned_ = false;    // given up: nothing to wait for when it is destroyed
+    std::shared_ptr<Failure> given_up_for_;
+    Outcome given_up_as_ = Outcome::Lost;
     bool aborting_ = false;
     std::atomic<bool> blocked_{false};  // the queue's first command waits for memory or for a record elsewhere
     std::atomic<bool> wake_posted_{false};

@@ -66,6 +66,7 @@ void Worker::run() {
             lock.unlock();
             job();
         }  // what the job held is let go before the lock is taken again
+        device_.sweep(std::chrono::nanoseconds(kSweepAfter).count());
         lock.lock();
     }
 }

@@ -4,8 +4,11 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from ctypes import POINTER, c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 from typing import Any
+
+import numpy as np
 
 from aioascend.errors import BackendError, error_from_code, newest_message
 from aioascend.testing._timeline import TaskRecord
@@ -122,8 +125,8 @@ class Control:
         """Call a function that returns a value."""
         return getattr(self._library, name)(*arguments)
 
-    def timeline(self) -> list[TaskRecord]:
-        """What aclsimTimeline has now."""
+    def timeline(self, *, failed: bool) -> list[TaskRecord]:
+        """What aclsimTimeline has now; failed: only tasks with a code."""
         count = c_size_t()
         self.command("aclsimTimeline", None, 0, ctypes.byref(count))
         while True:
@@ -131,7 +134,11 @@ class Control:
             records = (Record * room)()
             self.command("aclsimTimeline", records, room, ctypes.byref(count))
             if count.value < room:
-                return [_task_record(records[i]) for i in range(count.value)]
+                raw = np.frombuffer(memoryview(records).cast("B"), np.uint8).reshape(-1, ctypes.sizeof(Record))
+                at = Record.code.offset
+                codes = raw[: count.value, at : at + Record.code.size].copy().view(np.int32)
+                chosen: Sequence[int] = np.flatnonzero(codes).tolist() if failed else range(count.value)
+                return [_task_record(records[i]) for i in chosen]
 
 
 def _task_record(record: Any) -> TaskRecord:

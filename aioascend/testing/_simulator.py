@@ -375,12 +375,15 @@ class Simulator:
 
     # --- timeline ---
 
-    def timeline(self) -> list[TaskRecord]:
+    def timeline(self, *, failed: bool = False) -> list[TaskRecord]:
         """The tasks of all devices that have finished since `clear_timeline`, in order of completion.
 
         Each device keeps its newest 65536, or what `set_timeline_capacity` says.
+
+        Args:
+            failed: Only those that have failed; that is faster when there are many tasks.
         """
-        return self._control.timeline()
+        return self._control.timeline(failed=failed)
 
     def clear_timeline(self) -> None:
         """Forget the tasks that have finished so far."""

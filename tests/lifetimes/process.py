@@ -28,12 +28,13 @@ from lifetimes.states import BYTES, STATES, Spawn, World
 
 EXIT_CODE = 3
 CHILD_CODE = 5
-_tasks: list[asyncio.Task[object]] = []
+_tasks: list[asyncio.Task[None]] = []
 
 
 def _spawn_in_asyncio(start: Callable[[], Awaitable[object]]) -> None:
-    async def run() -> object:
-        return await start()
+    async def run() -> None:
+        with contextlib.suppress(aa.RuntimeClosedError):  # a block that is left closes the device under it
+            await start()
 
     _tasks.append(asyncio.get_running_loop().create_task(run()))
 
@@ -42,7 +43,8 @@ def _spawn_in_trio(start: Callable[[], Awaitable[object]]) -> None:
     import trio
 
     async def run() -> None:
-        await start()
+        with contextlib.suppress(aa.RuntimeClosedError):
+            await start()
 
     trio.lowlevel.spawn_system_task(run)
 
@@ -148,8 +150,10 @@ def interrupt(process: Process) -> None:
 
     try:
         process.run(main)
-    except KeyboardInterrupt:
+    except BaseException as error:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        if not isinstance(error, KeyboardInterrupt) and not isinstance(error.__context__, KeyboardInterrupt):
+            raise  # the second Ctrl-C may come while the loop is being closed, which then fails in its own way
         print("interrupted", flush=True)
 
 
@@ -198,7 +202,6 @@ def _in_child(process: Process) -> None:
         "record": lambda: world.stream.record(),
         "empty": lambda: world.npu.empty(BYTES, "uint8"),
         "statistics": lambda: world.npu.statistics(),
-        "memory_info": lambda: world.npu.memory_info(),
         "queued": lambda: world.stream.queued,
         "backend_info": lambda: aa.backend_info("sim"),
     }
@@ -216,6 +219,9 @@ def _in_child(process: Process) -> None:
 
 
 async def _with_loop(world: World) -> None:
+    with contextlib.suppress(aa.ForkError):
+        await world.npu.memory_info()
+        raise AssertionError("memory_info is not refused")
     with contextlib.suppress(aa.ForkError):
         await aa.open_device(0, backend="sim")
         raise AssertionError("open_device is not refused")
@@ -261,4 +267,5 @@ WAYS: dict[str, Callable[[Process], None]] = {"exit": leave, "interrupt": interr
 if __name__ == "__main__":
     faulthandler.enable(all_threads=True)  # whoever watches aborts a process that hangs
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    WAYS[sys.argv[1]](Process(sys.argv[1], sys.argv[2]))
+    PROCESS = Process(sys.argv[1], sys.argv[2])  # kept until the end: an open device that is dropped is warned of
+    WAYS[sys.argv[1]](PROCESS)

@@ -113,7 +113,11 @@ async def untold(world: World) -> None:
 async def loading(world: World) -> None:
     """A thread is inside the loading of a model."""
     world.slow_down("aclmdlLoadFromMem")
-    world.spawn(lambda: world.npu.load_model(MODEL))
+
+    async def load() -> None:
+        world.kept.append(await world.npu.load_model(MODEL))
+
+    world.spawn(load)
     await world.call_of("aclmdlLoadFromMem")
 
 

@@ -143,6 +143,26 @@ async def test_closing_waits_for_what_is_in_flight(npu: aa.Device, sim: Simulato
     np.testing.assert_array_equal(results[0], np.arange(4))
 
 
+async def test_closing_waits_for_a_model_that_is_being_loaded(sim: Simulator, anyio_backend: object) -> None:
+    npu = await aa.open_device(0, backend="sim")
+    sim.set_call_latency("aclmdlLoadFromMem", 0.05)
+    refused: list[BaseException] = []
+
+    async def load() -> None:
+        with pytest.raises(aa.RuntimeClosedError) as caught:
+            await npu.load_model(MODEL)
+        refused.append(caught.value)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(load)
+        while not sim.calls("aclmdlLoadFromMem"):
+            await anyio.lowlevel.checkpoint()
+        await npu.close()
+        await anyio.wait_all_tasks_blocked()
+    assert len(refused) == 1
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 async def test_collected_in_any_order(npu: aa.Device, sim: Simulator) -> None:
     """Whatever is let go first, alone or in cycles, with the collector at any moment."""
     chance = random.Random(5)

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from runtime.processes import run_python
@@ -39,6 +41,7 @@ def test_exit_while_a_call_of_the_library_does_not_return(function: str, loop: s
     run_python(
         f"""
         async def main():
+            global npu, stream
             npu = await aa.open_device(0)
             stream = await npu.create_stream()
             await stream.memset(npu.empty(4, "uint8"), 1)
@@ -66,6 +69,7 @@ def test_exit_while_the_worker_is_in_a_launch_that_does_not_return() -> None:
     run_python(
         """
         async def main():
+            global npu, stream
             npu = await aa.open_device(0)
             sim.set_queue_depth(4)
             stream = await npu.create_stream()
@@ -84,6 +88,7 @@ def test_the_worker_drops_what_it_has_not_begun_when_the_process_exits() -> None
     run_python(
         """
         async def main():
+            global npu
             npu = await aa.open_device(0)
             sim.set_call_latency("aclrtMalloc", 0.2)
             for _ in range(1000):
@@ -96,23 +101,25 @@ def test_the_worker_drops_what_it_has_not_begun_when_the_process_exits() -> None
     )
 
 
-def test_a_thread_with_a_loop_outlives_the_main_thread() -> None:
-    run_python(
-        """
-        def work():
-            threading.main_thread().join()
+if not (3, 12, 0) <= sys.version_info[:3] <= (3, 12, 1):  # which start no threads by then
 
-            async def main():
-                async with aa.open_device(0) as npu, npu.create_stream() as stream:
-                    await stream.memset(npu.empty(4, "uint8"), 1)
-                print("done")
+    def test_a_thread_with_a_loop_outlives_the_main_thread() -> None:
+        run_python(
+            """
+            def work():
+                threading.main_thread().join()
 
-            asyncio.run(main())
+                async def main():
+                    async with aa.open_device(0) as npu, npu.create_stream() as stream:
+                        await stream.memset(npu.empty(4, "uint8"), 1)
+                    print("done")
 
-        threading.Thread(target=work).start()
-        """,
-        stdout="done\n",
-    )
+                asyncio.run(main())
+
+            threading.Thread(target=work).start()
+            """,
+            stdout="done\n",
+        )
 
 
 def test_exit_under_daemon_threads_with_loops() -> None:
@@ -170,6 +177,40 @@ def test_keyboard_interrupt_in_a_model_call(loop: str) -> None:
         """,
         before=MODEL,
         loop=loop,
+        stdout="interrupted\n",
+    )
+
+
+def test_keyboard_interrupt_while_trio_begins_to_wait() -> None:
+    run_python(
+        """
+        from aioascend import _trio
+
+        class Interrupted:
+            def __init__(self, operation):
+                self.operation = operation
+
+            def add_waiter(self, waiter):
+                added = self.operation.add_waiter(waiter)
+                signal.raise_signal(signal.SIGINT)
+                return added
+
+            def remove_waiter(self, waiter):
+                self.operation.remove_waiter(waiter)
+
+        async def main():
+            async with aa.open_device(0) as npu, npu.create_stream() as stream:
+                with sim.hold(stream):
+                    operation = stream.memset(npu.empty(4, "uint8"), 1)
+                    try:
+                        await _trio.wait(Interrupted(operation))
+                    except KeyboardInterrupt:
+                        print("interrupted")
+                await operation
+
+        run(main)
+        """,
+        loop="trio",
         stdout="interrupted\n",
     )
 

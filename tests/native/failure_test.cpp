@@ -187,7 +187,7 @@ void failures_all_over(int delivery) {
         OK(aclrtMemset(cells.back().address(), size, 0, size));
     }
     for (const auto &stream : streams) {
-        for (uint64_t nth : {1, 10, 11, 90, 200, 400, 700}) {
+        for (uint64_t nth : {10, 11, 90, 200, 400, 700}) {
             OK(aclsimFailTask(0, stream->handle(), "memset", nth, ACL_ERROR_RT_AICORE_TIMEOUT));
         }
     }
@@ -219,6 +219,24 @@ TEST(a_failure_crosses_streams) { across_streams(eager); }
 TEST(a_failure_crosses_streams_when_asked) { across_streams(lazy); }
 TEST(failures_all_over_told_at_once) { failures_all_over(eager); }
 TEST(failures_all_over_told_when_asked) { failures_all_over(lazy); }
+
+// A wait that was refused makes nothing depend on the other stream.
+TEST(a_refused_wait_leaves_no_dependency) {
+    World world;
+    const auto one = world.stream(), other = world.stream();
+    const Place memory = world.memory(64);
+    const aclrtEvent event = world.event();
+    OK(aclsimHoldStream(one->handle()));
+    OK(aclsimFailTask(0, one->handle(), "memset", 1, ACL_ERROR_RT_AICORE_EXCEPTION));
+    const Op failed = world.submit(one, memset_of(memory, 64, 1));
+    const Op recorded = world.record(one, event);
+    OK(aclsimFailCall("aclrtStreamWaitEvent", 1, ACL_ERROR_RT_INTERNAL_ERROR, 1));
+    CHECK_EQ(world.wait_for(other, event, one, recorded)->status, 0 + ACL_ERROR_RT_INTERNAL_ERROR);
+    OK(aclsimReleaseStream(one->handle()));
+    check_outcome(world, failed, Outcome::Failed);
+    check_outcome(world, world.submit(other, memset_of(memory, 64, 2)), Outcome::Ok);
+    world.close();
+}
 
 // Everything in flight depends on a failure whose task nobody can name.
 TEST(without_task_ids_all_in_flight_are_dependent) {

@@ -170,6 +170,29 @@ TEST(a_loop_that_closes_with_work_in_flight) {
     world.close();
 }
 
+// While the record is still in the host-side queue, the library would take its event for done.
+TEST(a_wait_is_not_issued_before_its_record) {
+    Options options;
+    options.flight_limit = 1;
+    World world(options);
+    const auto one = world.stream(), other = world.stream();
+    const Place from = world.memory(block), to = world.memory(block);
+    const aclrtEvent event = world.event();
+    OK(aclsimHoldStream(one->handle()));
+    world.submit(one, memset_of(from, block, 7));
+    const Op recorded = world.record(one, event);
+    CHECK_EQ(one->queued(), size_t{1});
+    world.wait_for(other, event, one, recorded);
+    const Op copied = world.submit(other, copy(to, from, block, ACL_MEMCPY_DEVICE_TO_DEVICE));
+    CHECK_EQ(other->queued(), size_t{2});
+    OK(aclsimReleaseStream(one->handle()));
+    world.ledger().wait(copied);
+    unsigned char found = 0;
+    CHECK_EQ(world.device().copy_now(&found, to.address(), 1, ACL_MEMCPY_DEVICE_TO_HOST), 0);
+    CHECK_EQ(+found, 7);
+    world.close();
+}
+
 TEST(asking_for_a_report_and_submitting_in_one_go) {
     World world;
     const auto one = world.stream(), other = world.stream();

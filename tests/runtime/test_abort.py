@@ -48,14 +48,43 @@ async def test_everything_on_the_stream_is_discarded_and_it_goes_on(
     assert (target == 0).all()
 
 
-async def test_nobody_has_to_await_what_was_aborted(npu: aa.Device, sim: Simulator) -> None:
+async def test_who_knows_nothing_of_an_abort_is_told(npu: aa.Device, sim: Simulator) -> None:
+    """Two users of one stream: the copy of the one must not go on with what the abort of the other has discarded."""
     buffer = npu.empty(16, "uint8")
     async with npu.create_stream() as stream:
         await held_stream(stream, sim, buffer)
         stream.memset(buffer, 1)
         assert await stream.abort()
         sim.release(stream)
-        await stream.memset(buffer, 2)  # whoever aborts has been told
+        error = await error_of(stream.memcpy(np.zeros(16, "uint8"), buffer))
+        assert isinstance(error, aa.DependencyError)
+        assert error.code == 107023
+        await stream.memset(buffer, 2)
+
+
+async def test_a_wait_for_an_event_of_a_stream_that_is_being_aborted(
+    npu: aa.Device, stream: aa.Stream, other: aa.Stream, sim: Simulator
+) -> None:
+    buffer = npu.empty(16, "uint8")
+    await other.memset(buffer, 0)
+    sim.set_call_latency("aclrtStreamAbort", 0.005)
+    for _ in range(50):
+        await held_stream(stream, sim, buffer)
+        first = stream.memset(buffer, 7)
+        event = stream.record()
+        target = np.zeros(16, "uint8")
+
+        async def use(event: aa.Event = event, target: np.ndarray[Any, Any] = target) -> None:
+            for _ in range(20):
+                await anyio.lowlevel.checkpoint()
+            other.wait(event)
+            await other.memcpy(target, buffer)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(stream.abort)
+            assert await error_of(use()) is not None  # never a copy of what is not there
+        sim.release(stream)
+        assert await error_of(first) is not None
 
 
 async def test_streams_that_wait_for_it_are_aborted_too(
@@ -96,10 +125,11 @@ async def test_a_stream_whose_wait_is_over_is_left_alone(
     behind = other.memset(buffer, 1)  # nobody has asked for a report, so the wait is not known to be over
     await anyio.to_thread.run_sync(sim.wait_tasks, other, 3)
     sim.hold(stream)
-    stream.memset(buffer, 2)
+    discarded = stream.memset(buffer, 2)
     assert await stream.abort()
     sim.release(stream)
     assert await error_of(behind) is None
+    assert isinstance(await error_of(discarded), aa.TaskError)
 
 
 async def test_an_unawaited_dependent_is_not_lost(
@@ -108,11 +138,12 @@ async def test_an_unawaited_dependent_is_not_lost(
     buffer = npu.empty(16, "uint8")
     await other.memset(buffer, 0)
     await held_stream(stream, sim, buffer)
-    stream.memset(buffer, 1)
+    discarded = stream.memset(buffer, 1)
     other.wait(stream.record())
     other.memset(buffer, 2)
     assert await stream.abort()
     sim.release(stream)
+    assert isinstance(await error_of(discarded), aa.TaskError)
     assert isinstance(await error_of(other.memset(buffer, 3)), aa.DependencyError)
     await other.memset(buffer, 4)
 
@@ -203,3 +234,14 @@ async def test_submits_and_aborts_at_once(npu: aa.Device, stream: aa.Stream, sim
     assert len(outcomes) == 1200
     assert {type(outcome) for outcome in outcomes} <= {type(None), aa.TaskError, aa.DependencyError}
     await stream.memset(buffer, 1)
+
+
+async def test_what_an_abort_discards_is_not_taken_for_done(npu: aa.Device, stream: aa.Stream, sim: Simulator) -> None:
+    """While the call goes on the stream may be idle already, as the sweep sees, which comes every 100 ms."""
+    buffer = npu.empty(16, "uint8")
+    await held_stream(stream, sim, buffer)
+    for _ in range(100):
+        operation = stream.memset(buffer, 1)  # nobody asks for its report
+        assert await stream.abort()
+        assert isinstance(await error_of(operation), aa.TaskError)
+    sim.release(stream)

@@ -51,6 +51,43 @@ async def test_a_cancelled_copy_does_not_reach_the_array(npu: aa.Device, stream:
         assert (target == 0).all()
 
 
+@pytest.mark.asyncio_only
+async def test_a_small_copy_behind_a_large_one_can_be_cancelled_as_late_as_others(
+    npu: aa.Device, stream: aa.Stream
+) -> None:
+    source = npu.empty(1 << 20, "uint8")
+    await stream.memset(source, 9)
+    large, small = np.zeros(1 << 20, "uint8"), np.zeros(64, "uint8")
+    operations = [stream.memcpy(large, source), stream.memcpy(small, source[:64])]
+    operations[1].add_done_callback(lambda _: None)  # somebody waits, so the report comes
+    while not large[-1]:  # the loop does not run meanwhile: the worker has written it
+        pass
+    assert npu.empty(3 << 20, "uint8").address  # the worker, which does one thing after the other, is through
+    operations[1].cancel()
+    await operations[0]
+    await stream
+    assert (large == 9).all()
+    assert not small.any()
+
+
+@pytest.mark.asyncio_only
+async def test_gather_collects_a_cancelled_operation_like_the_others(
+    npu: aa.Device, stream: aa.Stream, sim: Simulator
+) -> None:
+    buffer = npu.empty(4, "uint8")
+    with sim.hold(stream):
+        operations = [stream.memset(buffer, value) for value in range(4)]
+        gathered = asyncio.gather(*operations, return_exceptions=True)
+        operations[1].cancel()
+        operations[2].cancel("enough")
+    with anyio.fail_after(60):
+        first, second, third, fourth = await gathered
+    assert first is fourth is None
+    assert isinstance(second, asyncio.CancelledError)
+    assert isinstance(third, asyncio.CancelledError)
+    assert third.args == ("enough",)
+
+
 async def test_cancelling_one_wait_of_an_event_leaves_the_others(
     npu: aa.Device, stream: aa.Stream, sim: Simulator
 ) -> None:

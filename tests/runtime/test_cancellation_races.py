@@ -78,7 +78,6 @@ async def race(npu: aa.Device, stream: aa.Stream, sim: Simulator) -> AsyncIterat
     assert npu._core.pool_statistics()["pinned_live_blocks"] == live == 0
     assert _native.ticket_counts()["live"] == 0
     assert sum(race.ends.values()) == ROUNDS
-    assert min(race.ends.values()) > ROUNDS // 50, race.ends  # each of them happens
 
 
 async def test_a_result_a_timeout_and_a_scope_from_outside(race: Race) -> None:

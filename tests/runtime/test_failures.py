@@ -7,6 +7,7 @@ import asyncio
 import ctypes
 import gc
 import sys
+import time
 from typing import Any
 
 import anyio
@@ -106,6 +107,7 @@ async def test_a_failure_nobody_awaits_goes_to_the_exception_handler(npu: aa.Dev
 
 
 @pytest.mark.asyncio_only
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 async def test_a_failure_nobody_awaits_on_a_stream_that_is_dropped(npu: aa.Device, sim: Simulator) -> None:
     reports: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: reports.append(context))
@@ -157,6 +159,95 @@ async def test_a_failure_crosses_streams_through_events(
     assert await outcome(stream.memset(buffer, 1)) is None
 
 
+@pytest.mark.usefixtures("delivery")
+async def test_what_is_submitted_behind_a_wait_after_somebody_was_told_is_fresh(
+    npu: aa.Device, stream: aa.Stream, other: aa.Stream, sim: Simulator
+) -> None:
+    async with npu.create_stream() as third:
+        buffer = npu.empty(16, "uint8")
+        for each in (stream, other, third):
+            await each.memset(buffer, 0)
+        sim.fail_task(stream=stream, code=AICORE_EXCEPTION)
+        with sim.hold(other), sim.hold(third):
+            failed = stream.memset(buffer, 1)
+            third.wait(stream.record())
+            behind = third.memset(buffer, 2)
+            other.wait(third.record())
+            further_behind = other.memset(buffer, 3)
+            assert isinstance(await outcome(failed), aa.TaskError)
+            fresh = [third.memset(buffer, 4), other.memset(buffer, 5)]
+        assert isinstance(await outcome(behind), aa.DependencyError)
+        assert isinstance(await outcome(further_behind), aa.DependencyError)
+        assert [await outcome(operation) for operation in fresh] == [None, None]
+
+
+async def test_streams_may_wait_for_each_other_any_number_of_times(
+    npu: aa.Device, stream: aa.Stream, other: aa.Stream, sim: Simulator
+) -> None:
+    buffer = npu.empty(16, "uint8")
+    for each in (stream, other):
+        await each.memset(buffer, 0)
+    sim.fail_task(stream=stream, kind="memset", nth=2, code=AICORE_EXCEPTION)
+    with sim.hold(stream), sim.hold(other):
+        operations = []
+        for _ in range(200):  # handing a buffer to and fro
+            operations.append(stream.memset(buffer, 1))
+            other.wait(stream.record())
+            operations.append(other.memset(buffer, 2))
+            stream.wait(other.record())
+    errors = [await outcome(operation) for operation in operations]
+    assert errors[:2] == [None, None]
+    assert isinstance(errors[2], aa.TaskError)
+    assert all(isinstance(error, aa.DependencyError) and error.__cause__ is errors[2] for error in errors[3:])
+
+
+async def test_each_of_two_failures_reaches_what_waits_for_both(
+    npu: aa.Device, stream: aa.Stream, other: aa.Stream, sim: Simulator
+) -> None:
+    async with npu.create_stream() as third:
+        buffer = npu.empty(16, "uint8")
+        for each in (stream, other, third):
+            await each.memset(buffer, 0)
+        with sim.hold(stream), sim.hold(other), sim.hold(third):
+            sim.fail_task(stream=stream, kind="memset", code=AICORE_EXCEPTION)
+            sim.fail_task(stream=other, kind="memset", code=507017)
+            one = stream.memset(buffer, 1)
+            one.add_waiter(lambda _: None)  # its report comes before the wait
+            two = other.memset(buffer, 2)
+            stream.wait(other.record())
+            third.wait(stream.record())
+            behind_both = third.memset(buffer, 3)
+            sim.release(stream)
+            assert getattr(await outcome(one), "code", 0) == AICORE_EXCEPTION
+            sim.release(other)
+            await anyio.to_thread.run_sync(sim.wait_tasks, other, 4)  # the failure has happened, and nobody was told
+            sim.release(third)
+            assert isinstance(await outcome(behind_both), aa.DependencyError)
+            behind_the_other = third.memset(buffer, 4)
+        error = await outcome(behind_the_other)
+        assert isinstance(error, aa.DependencyError)
+        assert error.__cause__ is await outcome(two)
+
+
+async def test_a_failure_behind_a_wait_for_one_that_has_been_told_is_told_itself(
+    npu: aa.Device, stream: aa.Stream, other: aa.Stream, sim: Simulator
+) -> None:
+    buffer = npu.empty(16, "uint8")
+    for each in (stream, other):
+        await each.memset(buffer, 0)
+    sim.fail_task(stream=stream, code=AICORE_EXCEPTION)
+    with sim.hold(other):
+        failed = stream.memset(buffer, 1)
+        other.wait(stream.record())
+        assert isinstance(await outcome(failed), aa.TaskError)
+        sim.fail_task(stream=other, kind="memset", code=507017)
+        failed_too, behind = other.memset(buffer, 2), other.memset(buffer, 3)
+    error = await outcome(failed_too)
+    assert error is not None
+    assert getattr(error, "code", 0) == 507017
+    assert isinstance(await outcome(behind), aa.DependencyError)
+
+
 async def test_a_refused_launch_raises_from_the_call(npu: aa.Device, stream: aa.Stream, sim: Simulator) -> None:
     buffer = npu.empty(16, "uint8")
     await stream.memset(buffer, 0)
@@ -165,6 +256,24 @@ async def test_a_refused_launch_raises_from_the_call(npu: aa.Device, stream: aa.
         stream.memset(buffer, 1)
     assert caught.value.code == 207001
     await stream.memset(buffer, 2)
+
+
+async def test_an_event_whose_next_record_is_refused_is_what_it_was(
+    npu: aa.Device, stream: aa.Stream, other: aa.Stream, sim: Simulator
+) -> None:
+    buffer = npu.empty(16, "uint8")
+    await stream.memset(buffer, 0)
+    with sim.hold(stream):
+        stream.memset(buffer, 1)
+        event = stream.record()
+        sim.fail_call("aclrtRecordEvent", code=207001)
+        with pytest.raises(aa.OutOfMemoryError):
+            stream.record(event)
+        other.wait(event)
+        assert not other.query()
+        assert not event.done()
+    await event
+    await other
 
 
 async def test_a_refused_launch_from_the_host_queue_fails_its_operation(
@@ -308,6 +417,29 @@ async def test_a_failure_crosses_streams_that_nobody_asks(
             third.wait(other.record())
             result = third.memcpy(np.zeros(16, "uint8"), second)
         assert isinstance(await outcome(result), aa.DependencyError)
+
+
+async def test_a_failure_crosses_streams_that_nobody_asks_for_a_report(
+    npu: aa.Device, stream: aa.Stream, other: aa.Stream, sim: Simulator
+) -> None:
+    sim.set_exception_delivery("lazy")
+    buffer = npu.empty(16, "uint8")
+    await other.memset(buffer, 0)
+    for _ in range(5):
+        # The runtime looks around every 100 ms; a library that was asked by nobody tells by itself 50 ms after a
+        # failure, which is then too late.
+        looked_around = time.monotonic()
+        while time.monotonic() < looked_around + 0.07:
+            await anyio.lowlevel.checkpoint()
+        sim.fail_task(stream=other, kind="memset", code=AICORE_EXCEPTION)
+        with sim.hold(other):
+            failed = other.memset(buffer, 1)
+            stream.wait(other.record())
+            behind = stream.memset(buffer, 2)
+        while not behind.done():
+            await anyio.lowlevel.checkpoint()
+        assert isinstance(await outcome(behind), aa.DependencyError)
+        assert isinstance(await outcome(failed), aa.TaskError)
 
 
 async def test_a_stream_that_waits_for_discarded_work_is_given_up(sim: Simulator, anyio_backend: object) -> None:

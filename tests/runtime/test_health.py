@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import pickle
+import traceback
 from typing import Any
 
 import anyio
@@ -133,6 +135,66 @@ async def test_a_device_that_does_not_come_back_can_be_reset_later(sim: Simulato
         await npu.reset()
         async with npu.create_stream() as again:
             await again.memset(npu.empty(4, "uint8"), 0)
+
+
+async def test_a_device_that_comes_back_after_it_was_closed(sim: Simulator, anyio_backend: object) -> None:
+    async with aa.open_device(1, backend="sim") as npu, npu.create_stream() as stream:
+        buffer = npu.empty(4, "uint8")
+        await stream.memset(buffer, 0)
+        sim.lose_device(1)
+        with pytest.raises(aa.DeviceLostError):
+            stream.memset(buffer, 0)
+    with pytest.raises(aa.DeviceLostError):
+        await aa.open_device(1, backend="sim")
+    sim.restore_device(1)
+    async with aa.open_device(1, backend="sim") as npu, npu.create_stream() as stream:
+        await stream.memset(npu.empty(4, "uint8"), 0)
+
+
+async def test_a_stream_that_could_not_be_created_can_be_looked_at(npu: aa.Device, sim: Simulator) -> None:
+    sim.fail_call("aclrtCreateStreamWithConfig", code=207008)
+    with pytest.raises(aa.ResourceError) as caught:
+        await npu.create_stream()
+    frames = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
+    assert "Stream" in "".join(frames.format())
+
+
+async def test_resets_at_once_are_one(sim: Simulator, anyio_backend: object) -> None:
+    async with aa.open_device(1, backend="sim") as npu:
+        before = sim.calls("aclrtResetDeviceForce")
+        sim.set_call_latency("aclrtResetDeviceForce", 0.2)
+        async with anyio.create_task_group() as group:
+            for _ in range(8):
+                group.start_soon(npu.reset)
+        assert sim.calls("aclrtResetDeviceForce") == before + 1
+        async with npu.create_stream() as stream:
+            await stream.memset(npu.empty(4, "uint8"), 0)
+
+
+async def test_a_call_under_way_when_the_device_is_reset(sim: Simulator, anyio_backend: object) -> None:
+    async with aa.open_device(1, backend="sim") as npu:
+        sim.set_call_latency("aclrtCreateStreamWithConfig", 0.2)
+        calls = sim.calls("aclrtCreateStreamWithConfig")
+        errors: list[BaseException | None] = []
+
+        async def create() -> None:
+            errors.append(await error_of(npu.create_stream()))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(create)
+            while sim.calls("aclrtCreateStreamWithConfig") == calls:
+                await anyio.lowlevel.checkpoint()
+            await npu.reset()
+        assert isinstance(errors[0], (aa.DeviceLostError, aa.RuntimeClosedError))
+
+
+async def test_closing_after_another_library_has_reset_the_device(sim: Simulator, anyio_backend: object) -> None:
+    acl = ctypes.CDLL(aa.backend_info("sim").path)
+    async with aa.open_device(1, backend="sim") as npu, npu.create_stream() as stream:
+        await stream.memset(npu.empty(4, "uint8"), 0)
+        assert await anyio.to_thread.run_sync(acl.aclrtResetDeviceForce, 1) == 0
+    async with aa.open_device(1, backend="sim") as npu, npu.create_stream() as stream:
+        await stream.memset(npu.empty(4, "uint8"), 0)
 
 
 async def test_a_single_refusal_is_no_loss(npu: aa.Device, stream: aa.Stream, sim: Simulator) -> None:

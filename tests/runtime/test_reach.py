@@ -82,4 +82,4 @@ async def test_two_failures_reach_one_record(
             assert isinstance(error, aa.DependencyError)
             causes.add(error.__cause__)  # and somebody has been told of this one, but not of the other
         assert await outcome(third.memset(buffer, 4)) is None
-        assert causes == {first.exception(), second.exception()}
+        assert causes == {await outcome(first), await outcome(second)}

@@ -224,7 +224,7 @@ def test_models_that_are_gone_are_forgotten(acl: Acl) -> None:
     for number in range(11_000):
         if number == 1_000:
             before = memory_of_this_process("VmRSS")
-        Model(acl, f"weight_bytes = {number}\n" + LISTED).unload()
+        Model(acl, f"latency_us = {number}\n" + LISTED).unload()
     assert memory_of_this_process("VmRSS") - before < 1_000
 
 

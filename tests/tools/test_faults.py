@@ -37,6 +37,7 @@ async def test_the_nth_task_of_a_kind_fails(sim: Simulator) -> None:
         read = np.zeros(64, np.uint8)
         await stream.memcpy(read, buffer)
         assert read.tolist() == [3] * 64
+        assert [(record.kind, record.code) for record in sim.timeline(failed=True)] == [("memset", 507015)]
 
 
 async def test_a_failed_task_does_not_do_its_work(sim: Simulator) -> None:

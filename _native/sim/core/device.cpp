@@ -219,6 +219,7 @@ void Stream::reset(Device &owner, Context &context_of) {
     error_text.clear();
     failure_text.clear();
     unreported.clear();
+    reaper = std::thread::id();
     group.reset();
     group_is_hidden = false;
 }

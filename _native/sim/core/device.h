@@ -216,6 +216,7 @@ private:
     Profile profile_;
     Waker waker_;
     std::condition_variable stopped_condition_;
+    std::condition_variable reaped_;
 
     std::vector<Stream *> ready_;
     std::vector<Stream *> ready_now_;

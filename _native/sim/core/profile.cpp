@@ -40,8 +40,8 @@ bool exists(const std::string &path) {
 
 double bandwidth(const config::Table &table, const char *key) {
     const double value = table.number(key).value_or(0);
-    if (value != 0 && !(value >= 1e-3 && value <= 1e6)) {
-        table.reject(key, "must lie between 0.001 and 1e6, or be 0 for copies that take no time");
+    if (value != 0 && !(value >= 1e-6 && value <= 1e12)) {
+        table.reject(key, "must lie between 1e-6 and 1e12, or be 0 for copies that take no time");
     }
     return value;
 }

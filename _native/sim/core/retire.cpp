@@ -281,15 +281,23 @@ void Device::task_failed(Lock &lock, Stream &stream, const Entry &entry, aclErro
     }
 }
 
+// When another thread is about to tell, this one waits: whoever has asked may rely on it that all has been told.
 void Device::reap_exceptions(Lock &lock, Stream &stream) {
+    if (stream.reaper == std::this_thread::get_id()) {
+        return;  // a callback asks again
+    }
+    reaped_.wait(lock, [&stream] { return stream.reaper == std::thread::id(); });
     while (!stream.unreported.empty()) {
         std::vector<ExceptionFacts> facts;
         facts.swap(stream.unreported);
+        stream.reaper = std::this_thread::get_id();
         lock.unlock();
         for (const ExceptionFacts &one : facts) {
             call_exception_callbacks(one);
         }
         lock.lock();
+        stream.reaper = std::thread::id();
+        reaped_.notify_all();
     }
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "core/handle.h"
@@ -181,6 +182,7 @@ public:
     std::string error_text;
     std::string failure_text;                // what the running task's work said about its failure
     std::vector<ExceptionFacts> unreported;  // failures whose exception callbacks are still to run
+    std::thread::id reaper;                  // who runs them
 
     uint32_t sync_waiters = 0;
     uint32_t space_waiters = 0;

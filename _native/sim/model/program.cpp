@@ -294,7 +294,9 @@ Program::Executable Program::make_executable() {
         copies_.push_back(out.compiled);
         out.request = out.compiled->request();
         warm_up(*out.request);
-        arm_exit_guard();  // after the engine has made what it will destroy on exit
+        if (signature_->computes) {
+            arm_exit_guard();  // after the engine has made what it will destroy on exit
+        }
         return out;
     }
     auto least_used = std::min_element(copies_.begin(), copies_.end(), [](const auto &a, const auto &b) {

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`aioascend soak`: the command."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import math
+import secrets
+import sys
+from pathlib import Path
+
+from aioascend.soak import report
+from aioascend.soak.plan import Rates
+from aioascend.soak.runner import Settings, soak
+
+__all__ = ["add_arguments", "main"]
+
+FAILED = 1
+WRONG_USAGE = 2
+LOOPS = ("asyncio", "uvloop", "trio")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `aioascend soak`."""
+    bound = parser.add_mutually_exclusive_group()
+    bound.add_argument("--minutes", type=_positive, metavar="N", help="how long; 1 by default")
+    bound.add_argument("--operations", type=_count, metavar="M", help="how many operations, instead")
+    parser.add_argument("--seed", type=int, metavar="S", help="repeats the plan of an earlier run; random by default")
+    parser.add_argument("--loop", choices=LOOPS, default="asyncio", help="the event loop; asyncio by default")
+    parser.add_argument("--streams", type=_count, default=8, metavar="N", help="streams with a lane each; 8 by default")
+    parser.add_argument("--faults", type=_share, default=0.01, metavar="RATE", help="per operation; 0.01 by default")
+    parser.add_argument(
+        "--cancellations", type=_share, default=0.05, metavar="RATE", help="per operation; 0.05 by default"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result there")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run with parsed arguments.
+
+    Returns:
+        The exit status: 0; 1 when something was not as it must be, after saying what; 2 after a message on stderr that
+        says what is wrong with the arguments.
+
+    Raises:
+        AioascendError: the library in use is not the simulator.
+    """
+    if args.loop != "asyncio" and importlib.util.find_spec(args.loop) is None:
+        print(f"aioascend soak: --loop {args.loop}: it is not installed: pip install {args.loop}", file=sys.stderr)
+        return WRONG_USAGE
+    if args.json is not None and (args.json.is_dir() or not args.json.parent.is_dir()):
+        print(f"aioascend soak: --json {args.json}: a file in a folder that exists", file=sys.stderr)
+        return WRONG_USAGE
+    seed = secrets.randbelow(1 << 32) if args.seed is None else args.seed
+    minutes = 1.0 if args.minutes is None and args.operations is None else args.minutes
+    settings = Settings(
+        seed=seed,
+        loop=args.loop,
+        rates=Rates(args.faults, args.cancellations, args.streams),
+        seconds=math.inf if minutes is None else minutes * 60,
+        operations=args.operations,
+    )
+    report.begin(settings)
+    result = soak(settings, report.Progress())
+    report.show(result)
+    if args.json is not None:
+        args.json.write_text(json.dumps(report.to_json(settings, result), indent=1) + "\n", encoding="utf-8")
+    return 0 if result.problem is None else FAILED
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise ValueError(text)
+    return value
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise ValueError(text)
+    return value
+
+
+def _share(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 1:
+        raise ValueError(text)
+    return value
+
+
+# What argparse calls the values in its messages.
+_positive.__name__ = "number above 0"
+_count.__name__ = "whole number above 0"
+_share.__name__ = "rate from 0 to 1"

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a lane does beside chains: streams and models that come and go, calls of models, running out of memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import anyio
+import numpy as np
+
+import aioascend as aa
+from aioascend.soak import contents
+from aioascend.soak.awaiting import take, wait_for
+from aioascend.soak.contents import TAGS
+from aioascend.soak.home import Home
+from aioascend.soak.ledger import Refusal
+from aioascend.soak.plan import Act
+
+if TYPE_CHECKING:
+    from aioascend.soak.lane import Lane
+    from aioascend.soak.plan import Errand
+
+__all__ = ["MODEL", "run_errand"]
+
+MODEL = f"""
+name = "soak"
+[[inputs]]
+name = "x"
+dtype = "uint8"
+shape = [{TAGS}]
+[[outputs]]
+name = "copy"
+dtype = "uint8"
+shape = [{TAGS}]
+fill = "copy"
+[[outputs]]
+name = "sum"
+dtype = "int32"
+shape = [1]
+fill = "sum"
+""".encode()
+
+NO_MEMORY = 1 << 20
+NO_LIMIT = float("inf")
+SOON = 0.0003
+
+
+async def run_errand(lane: Lane, errand: Errand) -> None:
+    """Do it; what the library refuses is noted."""
+    lane.place.operations += 1
+    try:
+        await _ERRANDS[errand.what](lane, errand)
+    except aa.AclError as error:
+        lane.ledger.refusals.append(Refusal(errand.what, error))
+        lane.place.outcomes["refused"] += 1
+    lane.round.heartbeat += 1
+
+
+async def _new_stream(lane: Lane, errand: Errand) -> None:
+    """A stream for two operations; closing it may be cancelled."""
+    if errand.fault is not None:
+        lane.round.injector.refuse("aclrtCreateStreamWithConfig", errand.fault._replace(code=207008))
+    stream = await lane.npu.create_stream()
+    home = Home(lane, stream, lane.ledger.open(stream), lane.homes[0].model, lane.patterns)
+    made = [home.act(Act(what, 0, 0, errand.tag, None, None)) for what in ("write", "read")]
+    if made[1] is not None and errand.tag % 2:
+        await take(lane, made[1])
+    with anyio.move_on_after(0 if errand.cancelled else NO_LIMIT):
+        await stream.close()
+
+
+async def _stream_given_up(lane: Lane, errand: Errand) -> None:
+    """Asking for a stream, and no longer wanting it; or a stream that is just dropped."""
+    with anyio.move_on_after(0):
+        await lane.npu.create_stream()
+    stream = await lane.npu.create_stream()
+    lane.ledger.open(stream, tracked=False)
+    stream.memset(lane.npu.empty(16, "uint8"), 0)
+    del stream
+
+
+async def _new_model(lane: Lane, errand: Errand) -> None:
+    if errand.fault is not None:
+        lane.round.injector.refuse("aclmdlLoadFromMem", errand.fault._replace(code=207001))
+    model = await lane.npu.load_model(MODEL)
+    lane.ledger.open(model.stream, tracked=False)
+    try:
+        await _call(lane, model, errand)
+    finally:
+        with anyio.move_on_after(0 if errand.cancelled else NO_LIMIT):
+            await model.close()
+
+
+async def _call_model(lane: Lane, errand: Errand) -> None:
+    await _call(lane, lane.homes[errand.stream].model, errand)
+
+
+async def _call(lane: Lane, model: aa.Model, errand: Errand) -> None:
+    """`await model(x)`: its copies and the run are its own business, the result must be right."""
+    if errand.fault is not None and errand.fault.name == "task":
+        lane.round.injector.inject(errand.fault, model.stream, "execute")
+    data = contents.pattern(errand.tag)[:TAGS]
+    results: list[tuple[np.ndarray, np.ndarray]] = []
+
+    async def call() -> None:
+        try:
+            results.append(await model(np.frombuffer(data, np.uint8)))
+        except aa.AclError as error:
+            if not _was_refused(error):
+                raise
+            lane.ledger.refusals.append(Refusal("a step of a call", error))
+
+    with anyio.move_on_after(SOON if errand.cancelled else NO_LIMIT):
+        await wait_for(lane, call())
+    for copy, total in results:
+        if copy.tobytes() != data or total.tobytes() != contents.sum_of(data):
+            lane.ledger.problem(f"lane {lane.index}: a call of a model gave something else than it must")
+
+
+def _was_refused(error: aa.AclError) -> bool:
+    """Whether a submit raised it; operations have a number."""
+    return not isinstance(error, (aa.DependencyError, aa.ReportLostError)) and "#" not in error.where
+
+
+async def _no_memory(lane: Lane, errand: Errand) -> None:
+    """A buffer for which there is no memory fails what uses it; with memory again all is well."""
+    sim = lane.round.sim
+    lane.round.injector.injected["no memory"] += 1
+    lane.ledger.memory_ran_out = True
+    sim.limit_memory(NO_MEMORY)
+    try:
+        home = lane.homes[errand.stream]
+        buffer = lane.npu.empty(64 << 20, "uint8")
+        submission = home.submit("memset", buffer.nbytes, lambda: home.stream.memset(buffer, 1))
+        if submission is not None:
+            await take(lane, submission)
+            if submission.outcomes == [None]:
+                lane.ledger.problem(f"lane {lane.index}: memory for 64 MiB came out of {NO_MEMORY} bytes")
+    finally:
+        sim.limit_memory(None)
+
+
+_ERRANDS = {
+    "new stream": _new_stream,
+    "stream given up": _stream_given_up,
+    "new model": _new_model,
+    "call model": _call_model,
+    "no memory": _no_memory,
+}
