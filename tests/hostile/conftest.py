@@ -39,4 +39,3 @@ async def scene(sim: Simulator, npu: aa.Device, stream: aa.Stream) -> AsyncItera
         await scene.works()
         yield scene
         await scene.works()
-        del scene.model  # pytest keeps the scene for longer than the balance check waits

@@ -89,6 +89,11 @@ def sim(request: pytest.FixtureRequest) -> Iterator[Simulator]:
     sim.reset()
     sim.strict()
     before, counted = {what: sim.live(what) for what in LIVE}, counters()
+
+    def left() -> dict[str, int]:
+        now = {what: sim.live(what) for what in LIVE}
+        return {**grown(counted), **{what: count for what, count in now.items() if count != before[what]}}
+
     yield sim
     sim.reset()
     # A stream refers to its latest operation, that to its error, and that to frames of the test.
@@ -96,12 +101,11 @@ def sim(request: pytest.FixtureRequest) -> Iterator[Simulator]:
     _native.forget_closed_loops()
     limit = time.monotonic() + 10
     gc.collect()
-    while grown(counted) and time.monotonic() < limit:  # a thread of a pool holds what it has run a moment longer
+    while left() and time.monotonic() < limit:  # a thread of a pool holds what it has run a moment longer
         select.select([], [], [], 0)
         gc.collect()
-    assert grown(counted) == {}
+    assert left() == {}
     assert counted.tickets == 0
-    assert {what: sim.live(what) for what in LIVE} == before
 
 
 @pytest.fixture
