@@ -148,13 +148,14 @@ def interrupt(process: Process) -> None:
                 await anyio.sleep_forever()
         await anyio.sleep_forever()
 
-    try:
-        process.run(main)
-    except BaseException as error:
+    with contextlib.suppress(KeyboardInterrupt):  # the second one, right here
+        try:
+            process.run(main)
+        except BaseException as error:
+            if not isinstance(error, KeyboardInterrupt) and not isinstance(error.__context__, KeyboardInterrupt):
+                raise  # the second Ctrl-C may come while the loop is being closed, which then fails in its own way
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        if not isinstance(error, KeyboardInterrupt) and not isinstance(error.__context__, KeyboardInterrupt):
-            raise  # the second Ctrl-C may come while the loop is being closed, which then fails in its own way
-        print("interrupted", flush=True)
+    print("interrupted", flush=True)
 
 
 def close_loop(process: Process) -> None:
