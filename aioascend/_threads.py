@@ -89,24 +89,29 @@ atexit.register(_threads.leave)
 
 
 async def _in_thread(call: Callable[[], T]) -> T:
+    # The thread lets go of everything before the loop hears of it: what it has closed may be expected to be gone.
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
-
-    def deliver(outcome: Callable[[Any], None], value: object) -> None:
-        if not future.done():  # not cancelled meanwhile
-            outcome(value)
-
-    def tell(outcome: Callable[[Any], None], value: object) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits any more
-            loop.call_soon_threadsafe(deliver, outcome, value)
+    given = [(call, future)]
+    ended: list[tuple[asyncio.Future[T], Callable[[Any], None], object]] = []
 
     def run() -> None:
+        call, future = given.pop()
         try:
             value = call()
         except BaseException as error:
-            tell(future.set_exception, error)
+            ended.append((future, future.set_exception, error))
         else:
-            tell(future.set_result, value)
+            ended.append((future, future.set_result, value))
+            del value
+        del call, future
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits any more
+            loop.call_soon_threadsafe(deliver)
+
+    def deliver() -> None:
+        future, settle, outcome = ended.pop()
+        if not future.done():  # not cancelled meanwhile
+            settle(outcome)
 
     _threads.start(run)
     return await future

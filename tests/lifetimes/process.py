@@ -148,13 +148,20 @@ def interrupt(process: Process) -> None:
                 await anyio.sleep_forever()
         await anyio.sleep_forever()
 
-    try:
-        process.run(main)
-    except BaseException as error:
+    with contextlib.suppress(KeyboardInterrupt):  # the second one, right here
+        try:
+            process.run(main)
+        except BaseException as error:
+            if not _interrupted(error):  # a second Ctrl-C while the loop is closed makes that fail in its own way
+                raise
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        if not isinstance(error, KeyboardInterrupt) and not isinstance(error.__context__, KeyboardInterrupt):
-            raise  # the second Ctrl-C may come while the loop is being closed, which then fails in its own way
-        print("interrupted", flush=True)
+    print("interrupted", flush=True)
+
+
+def _interrupted(error: BaseException | None) -> bool:
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is not None
 
 
 def close_loop(process: Process) -> None:

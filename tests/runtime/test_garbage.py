@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 import time
 import weakref
 
@@ -118,3 +119,19 @@ async def test_a_callback_that_refers_to_its_operation(npu: aa.Device, stream: a
     await stream.memset(buffer, 2)  # the stream refers to its latest operation
     gc.collect()
     assert gone() is None
+
+
+@pytest.mark.asyncio_only
+async def test_a_closed_stream_is_gone_at_once(npu: aa.Device) -> None:
+    """The thread that has closed it does not hold on to it."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(200):
+            stream = await npu.create_stream()
+            gone = weakref.ref(stream)
+            await stream.close()
+            del stream
+            assert gone() is None
+    finally:
+        sys.setswitchinterval(interval)
