@@ -181,10 +181,14 @@ void Stream::discard(const std::shared_ptr<Failure> &failure, Outcome outcome, b
 
 // Everything up to seq, although no report says that the device is past it.
 void Stream::retire_unreported(uint64_t seq, const std::shared_ptr<Failure> &failure, Outcome outcome, bool stopped) {
-    // A task that failed had its turn, so those before it are done.
+    // A task that failed had its turn, so those before it are done. A launch that was refused says nothing of them.
     uint64_t done = 0;
     for (Ticket *ticket = flight_.head; ticket != nullptr; ticket = ticket->next) {
-        if (ticket->outcome == Outcome::Failed && ticket->failure()->issued) {
+        if (ticket->outcome != Outcome::Failed) {
+            continue;
+        }
+        const auto known = ticket->failure();
+        if (known->issued && known->seq == ticket->seq) {
             done = ticket->seq - 1;
         }
     }

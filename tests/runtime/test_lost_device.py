@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 from collections import Counter
 
@@ -123,3 +124,21 @@ async def test_ten_thousand_operations_end_with_the_device(sim: Simulator, anyio
         stream.memset(buffer, 7)
         await stream.memcpy(target, buffer)
         assert (target == 7).all()
+
+
+async def test_what_is_in_front_of_a_refused_launch_is_not_taken_for_done(sim: Simulator, anyio_backend: object) -> None:
+    async with aa.open_device(1, backend="sim") as npu, npu.create_stream() as stream:
+        small, large = npu.empty(64, "uint8"), npu.empty(1 << 20, "uint8")
+        for buffer in (small, large):
+            await stream.memset(buffer, 0)
+        sim.hold(stream)
+        target = np.zeros(64, "uint8")
+        never_run = [stream.memset(small, 1), stream.memcpy(target, small)]
+        sim.lose_device(1)
+        with contextlib.suppress(aa.DeviceLostError):  # if it is known already
+            stream.memcpy(large, np.zeros(1 << 20, "uint8"))  # by the worker, which launches large copies
+        outcomes = Outcomes()
+        for operation in never_run:
+            await outcomes.note(operation)
+        assert outcomes.errors == {aa.DeviceLostError: 2}
+        sim.restore_device(1)
