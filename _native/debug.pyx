@@ -134,7 +134,7 @@ cdef object stream_states(DeviceCore core):
         tasks = {seq: _debug.Task(task_name(operation), stack) for seq, (operation, stack) in mine.items()}
         states.append(_debug.StreamState(
             key=snapshot.key, id=snapshot.id, foreign=snapshot.foreign, retired=snapshot.retired_seq,
-            issued=snapshot.issued_seq, last=snapshot.last_seq, wanted=snapshot.wanted_seq, idle=snapshot.idle,
+            issued=snapshot.issued_seq, wanted=snapshot.wanted_seq, idle=snapshot.idle,
             held=_held[<int>snapshot.held], held_for=(snapshot.held_source, snapshot.held_source_seq),
             waits=tuple(waits), tasks=tasks))
     return states

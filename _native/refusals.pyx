@@ -49,13 +49,7 @@ cpdef int check_fork() except -1:
 
 cdef object out_of_service(DeviceCore device, str what, object stream=None):
     """For somebody to raise, who is told by it of everything that this device has given up."""
-    cdef shared_ptr[rt.Failure] failure = device.device.fault_failure()
-    cdef FailureRecord record = _records.get(failure.get().id)
-    if record is not None:
-        record.tell()
-    else:
-        with nogil:
-            device.device.told(failure)
+    record_of(device, device.device.fault_failure()).tell()
     return lost(device, what, stream)
 
 

@@ -284,7 +284,7 @@ cdef extern from "snapshot.h" namespace "aioascend" nogil:
         int32_t id
         cbool foreign
         cbool idle
-        uint64_t retired_seq, issued_seq, last_seq, wanted_seq
+        uint64_t retired_seq, issued_seq, wanted_seq
         Held held
         uintptr_t held_source
         uint64_t held_source_seq

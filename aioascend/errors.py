@@ -66,7 +66,7 @@ class AclError(AioascendError):
         device: int | None = None,
         stream: int | None = None,
     ) -> None:
-        entry = _entry(code)
+        entry = self._entry_of(code)
         self.code = code
         self.name = entry.name
         self.hint = entry.hint
@@ -76,6 +76,10 @@ class AclError(AioascendError):
         self.device = device
         self.stream = stream
         super().__init__(self._message())
+
+    @staticmethod
+    def _entry_of(code: int) -> _error_table.Entry:
+        return _entry(code)
 
     def _message(self) -> str:
         return f"{self._failure()}{self._place()}: {self._explanation()}"
@@ -147,20 +151,13 @@ class DeviceLostError(DeviceError):
     `Device.reset` brings it back where the hardware does.
     """
 
-    def __init__(
-        self,
-        code: int,
-        where: str = "",
-        detail: str = "",
-        *,
-        device: int | None = None,
-        stream: int | None = None,
-    ) -> None:
-        super().__init__(code, where, detail, device=device, stream=stream)
-        if self.retry != "gone":
-            self.retry, self.hint = _error_table.FAMILIES["DeviceLostError"]
-            self.hint = f"The device is out of service since then. {self.hint}"
-            self.args = (self._message(),)
+    @staticmethod
+    def _entry_of(code: int) -> _error_table.Entry:
+        entry = _entry(code)
+        if entry.retry == "gone":
+            return entry
+        retry, hint = _error_table.FAMILIES["DeviceLostError"]
+        return entry._replace(retry=retry, hint=f"The device is out of service since then. {hint}")
 
 
 class UnsupportedError(AclError):

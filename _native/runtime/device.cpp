@@ -90,7 +90,7 @@ aclError Device::close() {
     reports_.stop();
     // Without a context somebody has reset the device already, and what there is of it now is not ours.
     const bool lost = fault_ != 0 && fault_ != ACL_ERROR_RT_CONTEXT_NULL && fault_ != ACL_ERROR_RT_PARAM_INVALID;
-    if ((lost || (fault_ == 0 && orphans_run())) && can().device_force_reset) {
+    if ((lost || (fault_ == 0 && end_orphans())) && can().device_force_reset) {
         // Nothing can be given back in order. If the force fails too, there is nothing to be done.
         handles_gone_ = true;
         api().aclrtResetDeviceForce(index_);
@@ -118,24 +118,23 @@ void Device::keep_orphan(Stream &stream) {
     orphans_.push_back(stream.shared_from_this());
 }
 
-// Those whose work has ended are destroyed.
-bool Device::orphans_run() {
+bool Device::end_orphans() {
     std::vector<std::shared_ptr<Stream>> orphans;
     {
         std::lock_guard<std::mutex> lock(mutex_);
         orphans.swap(orphans_);
     }
-    bool run = false;
+    bool left = false;
     for (const auto &stream : orphans) {
         bool complete;
         if (stream->query_own(complete) == 0 && complete) {
             ContextGuard guard(api(), context_);
             api().aclrtDestroyStream(stream->own_handle());
         } else {
-            run = true;
+            left = true;
         }
     }
-    return run;
+    return left;
 }
 
 std::unordered_set<aclrtEvent> Device::take_events() {

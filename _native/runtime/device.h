@@ -132,10 +132,11 @@ public:
 
 private:
     aclError adopt(std::shared_ptr<Stream> stream, std::shared_ptr<Stream> &out);
+    void give_up_streams();
     void abandon_streams();  // settle_mutex held
     void mark_runs_failed(const DeviceException &exception);
     void end_reset();
-    bool orphans_run();
+    bool end_orphans();  // destroys those whose work has ended; whether others are left
     std::unordered_set<aclrtEvent> take_events();
 
     const Library &library_;

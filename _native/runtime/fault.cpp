@@ -151,12 +151,14 @@ void Device::fail(aclError code) {
     fault_failure_->of_device = true;
     failed_ns_ = monotonic_ns();
     fault_.store(code, std::memory_order_release);
-    worker_.post([this] {  // the next sweep does it too, should the worker be stuck
-        std::lock_guard<std::mutex> settling(settle_mutex);
-        apply_exceptions();
-        abandon_streams();
-        outbox_send();
-    });
+    worker_.post([this] { give_up_streams(); });  // the next sweep does it too, should the worker be stuck
+}
+
+void Device::give_up_streams() {
+    std::lock_guard<std::mutex> settling(settle_mutex);
+    apply_exceptions();
+    abandon_streams();
+    outbox_send();
 }
 
 void Device::abandon_streams() {
@@ -228,11 +230,7 @@ void Device::end_reset() {
     for (const auto &stream : streams()) {
         stream->handle_has_gone();  // takes nothing more
     }
-    {
-        std::lock_guard<std::mutex> settling(settle_mutex);
-        abandon_streams();
-        outbox_send();
-    }
+    give_up_streams();
     for (const auto &stream : streams()) {
         forget(*stream);
     }

@@ -48,7 +48,7 @@ public:
     void quarantine(Memory *memory);
     void free_quarantined();
     aclError wait(Memory *memory);  // blocks until it is ready; its code when it failed
-    void trim();                    // worker only: give the cache back to the driver
+    void trim();                    // worker, or when it has ended: give the cache back to the driver
     void close();                   // worker only, last: device memory goes with the device, whoever holds it
     void abandon();                 // the device was reset by force: its memory has gone already
     bool contains(const void *address, size_t size);  // inside a live or cached block

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What became of an operation: reports and failures; reach.cpp knows what a failure reaches, give_up.cpp deals with
-// reports that never come. Everything here runs on the report thread (or the worker) with the device's settle_mutex held,
-// so tickets leave in stream order.
+// reports that never come. Tickets are retired with the device's settle_mutex held, so they leave in stream order.
 //
 // A report carries no status. A failed task is known through the exception callback, which names its stream and task
 // (Device::note_exception); asking for the stream's state before settling makes the library hand over what it has.

@@ -24,7 +24,6 @@ StreamSnapshot Stream::snapshot() {
         std::lock_guard<std::mutex> lock(mutex_);
         out.retired_seq = retired_seq_;
         out.issued_seq = issued_seq_;
-        out.last_seq = last_seq_;
         out.wanted_seq = wanted_seq_;
         explain_queue(out);
         // With the lock, or it might be destroyed meanwhile; it never blocks. Not a stream of somebody else: it may be

@@ -30,7 +30,7 @@ struct StreamSnapshot {
     int32_t id = -1;
     bool foreign = false;
     bool idle = false;  // the device has nothing of it left to do
-    uint64_t retired_seq = 0, issued_seq = 0, last_seq = 0, wanted_seq = 0;
+    uint64_t retired_seq = 0, issued_seq = 0, wanted_seq = 0;
     Held held = Held::Nothing;
     uintptr_t held_source = 0;  // Record
     uint64_t held_source_seq = 0;

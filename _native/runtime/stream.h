@@ -37,8 +37,8 @@ struct Taint {
     uint64_t from = 0;
     uint64_t to = 0;
 
-    bool open() const { return failure && to == kOpen; }
-    bool covers(uint64_t seq) const { return failure && seq > from && seq <= to; }
+    bool open() const { return to == kOpen; }
+    bool covers(uint64_t seq) const { return seq > from && seq <= to; }
 };
 
 // A wait in flight: what stands behind it depends on another stream up to source_seq. Guarded by the failure_mutex.

@@ -78,7 +78,7 @@ struct Failure {
     const void *owner = nullptr;  // of its ticket; may be gone, so only to be compared
     bool issued = true;      // false: the library refused it when it was issued from the host-side queue
     bool of_device = false;  // the device is out of service, whatever the operation was
-    bool told = false;       // an awaiter or an exception handler has it; guarded by the failure_mutex
+    bool told = false;       // somebody has it: an awaiter, a refused call, an exception handler; failure_mutex
 };
 
 // What an exception callback tells of a failed task.

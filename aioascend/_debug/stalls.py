@@ -52,7 +52,6 @@ class StreamState:
     foreign: bool
     retired: int
     issued: int
-    last: int
     wanted: int
     idle: bool
     held: str

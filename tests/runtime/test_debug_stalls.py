@@ -161,7 +161,7 @@ async def test_a_stream_of_somebody_else(npu: aa.Device, stream: aa.Stream, sim:
 
 def state(key: int, **changes: Any) -> StreamState:
     values: dict[str, Any] = {
-        "key": key, "id": key, "foreign": False, "retired": 0, "issued": 1, "last": 1, "wanted": 1, "idle": False,
+        "key": key, "id": key, "foreign": False, "retired": 0, "issued": 1, "wanted": 1, "idle": False,
         "held": "", "held_for": (0, 0), "tasks": {1: Task("memset #1", None)},
     }  # fmt: skip
     return StreamState(**values | changes)
@@ -188,8 +188,8 @@ def test_why_it_waits_on_the_host(held: str, reason: str) -> None:
 
 def test_a_wait_behind_work_that_may_be_to_blame() -> None:
     waits = (Wait(3, source=2, source_seq=7, over=False),)
-    first = state(1, issued=4, last=4, wanted=4, waits=waits, tasks={3: Task("wait #3", None)})
-    second = state(2, issued=7, last=7, tasks={1: Task("memset #1", None), 7: Task("record #7", None)})
+    first = state(1, issued=4, wanted=4, waits=waits, tasks={3: Task("wait #3", None)})
+    second = state(2, issued=7, tasks={1: Task("memset #1", None), 7: Task("record #7", None)})
     waiting, blamed = explained(first, second)
     assert waiting.startswith("stream 1: wait #3 waits on the device for record #7 of stream 2")
     assert waiting.endswith(", unless it is one of the 2 operations before it that the device is still at")
@@ -217,7 +217,7 @@ def test_streams_behind_the_same_one_are_not_told_twice() -> None:
     (report,) = watcher.look(states, 200.0)
     assert report.startswith("stream 1 is awaited and has made no progress for 100 s:\nstream 1: memset #1 waits on")
     assert list(watcher.look(states, 300.0)) == []
-    states[2] = state(2, retired=1, issued=2, wanted=2, last=2, tasks={2: Task("memset #2", None)})
+    states[2] = state(2, retired=1, issued=2, wanted=2, tasks={2: Task("memset #2", None)})
     assert list(watcher.look(states, 400.0)) == []
     (report,) = watcher.look(states, 500.0)
     assert report.startswith("stream 2 is awaited")
