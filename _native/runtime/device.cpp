@@ -28,23 +28,8 @@ aclError Device::open() {
     if ((code = watch_exceptions(library_)) != 0) {
         return code;
     }
-    aclrtContext previous = nullptr;
-    if (api().aclrtGetCurrentContext(&previous) != 0) {
-        previous = nullptr;
-    }
-    code = api().aclrtSetDevice(index_);
-    if (device_is_gone(code) && can().device_force_reset && api().aclrtResetDeviceForce(index_) == 0) {
-        code = api().aclrtSetDevice(index_);  // it was lost when this process closed it, and has come back since
-    }
-    if (code != 0) {
-        return code;
-    }
-    code = api().aclrtGetCurrentContext(&context_);
-    if (previous != nullptr) {
-        api().aclrtSetCurrentContext(previous);
-    }
-    if (code != 0) {
-        api().aclrtResetDevice(index_);
+    std::lock_guard<std::mutex> lock(primary_context_mutex(index_));
+    if ((code = set_device()) != 0) {
         return code;
     }
     try {
@@ -65,6 +50,28 @@ aclError Device::open() {
     return 0;
 }
 
+aclError Device::set_device() {
+    aclrtContext previous = nullptr;
+    if (api().aclrtGetCurrentContext(&previous) != 0) {
+        previous = nullptr;
+    }
+    aclError code = api().aclrtSetDevice(index_);
+    if (device_is_gone(code) && can().device_force_reset && force() == 0) {
+        code = api().aclrtSetDevice(index_);  // it was lost when this process closed it, and has come back since
+    }
+    if (code != 0) {
+        return code;
+    }
+    code = api().aclrtGetCurrentContext(&context_);
+    if (previous != nullptr) {
+        api().aclrtSetCurrentContext(previous);
+    }
+    if (code != 0) {
+        api().aclrtResetDevice(index_);
+    }
+    return code;
+}
+
 aclError Device::close() {
     if (forked()) {
         return 0;
@@ -78,7 +85,7 @@ aclError Device::close() {
     {
         std::unique_lock<std::mutex> lock(mutex_);
         const auto over = [this] {
-            return (streams_.empty() && (calls_ == 0 || fault_ != 0)) || shutting_down();
+            return (streams_.empty() && (calls_ == 0 || fault_ != 0)) || handles_gone_ || shutting_down();
         };
         while (!streams_changed_.wait_for(lock, std::chrono::milliseconds(100), over)) {
         }  // nobody says so when a fault comes
@@ -87,30 +94,54 @@ aclError Device::close() {
         }
         ending_ = true;
     }
-    reports_.stop();
     // Without a context somebody has reset the device already, and what there is of it now is not ours.
     const bool lost = fault_ != 0 && fault_ != ACL_ERROR_RT_CONTEXT_NULL && fault_ != ACL_ERROR_RT_PARAM_INVALID;
-    if ((lost || (fault_ == 0 && end_orphans())) && can().device_force_reset) {
-        // Nothing can be given back in order. If the force fails too, there is nothing to be done.
-        handles_gone_ = true;
-        api().aclrtResetDeviceForce(index_);
+    if ((lost && can().device_force_reset) || !give_back_in_order()) {
+        {
+            std::lock_guard<std::mutex> lock(primary_context_mutex(index_));
+            if (!handles_gone_ && count_openings(library_, index_).in_use > 1) {
+                left_behind_ = true;  // whoever closes it last resets it
+            } else if (!handles_gone_) {
+                force();  // if that fails too, there is nothing to be done
+            }
+        }
         end_reset();
         return 0;
+    }
+    const aclError code = reset_device();
+    device_memory_.free_quarantined();
+    pinned_memory_.free_quarantined();
+    ended_ = true;  // from here on it may be deleted
+    return code == ACL_ERROR_RT_CONTEXT_RELEASE_ERROR ? 0 : code;  // somebody has reset it
+}
+
+// False where it takes a reset by force: a thread is stuck in the library, or work goes on that nobody can stop.
+bool Device::give_back_in_order() {
+    if (!reports_.stop() || handles_gone_) {
+        return false;
+    }
+    if (fault_ == 0 && can().device_force_reset && (end_orphans() || count_openings(library_, index_).left_behind)) {
+        return false;
     }
     worker_.post([this] {
         device_memory_.close();
         pinned_memory_.close();
     });
-    worker_.stop();
+    if (!worker_.stop()) {
+        return false;
+    }
     unregister_device(this);
     for (aclrtEvent event : take_events()) {
-        api().aclrtDestroyEvent(event);
+        if (!handles_gone_) {
+            api().aclrtDestroyEvent(event);
+        }
     }
-    const aclError code = fault_ != 0 ? 0 : api().aclrtResetDevice(index_);
-    device_memory_.free_quarantined();
-    pinned_memory_.free_quarantined();
-    ended_ = true;  // from here on it may be deleted
-    return code == ACL_ERROR_RT_CONTEXT_RELEASE_ERROR ? 0 : code;  // somebody has reset it
+    return true;
+}
+
+aclError Device::reset_device() {
+    std::lock_guard<std::mutex> lock(primary_context_mutex(index_));
+    return fault_ != 0 || handles_gone_ ? 0 : api().aclrtResetDevice(index_);
 }
 
 void Device::keep_orphan(Stream &stream) {

@@ -46,15 +46,19 @@ public:
 
     // Blocking; off the loop. Opens the device and its primary context, starts the threads.
     aclError open();
-    // Blocking; off the loop. Waits for streams that nobody closed: they are given back once they are drained.
+    // Blocking; off the loop. Waits for streams that nobody closed: they are given back once they are drained. A thread
+    // that is stuck in the library is left behind, and this object with it: ended() stays false.
     aclError close();
     bool closed() const { return closed_.load(); }  // takes no more work
     bool ended() const { return ended_.load(); }    // nothing of it runs any more
+    bool left_behind() const { return left_behind_.load(); }  // closed, but for what nobody can stop
     // Closes it in the background, once its streams are drained; false when there is nothing to wait for.
     bool close_later();
     // Blocking; off the loop. Gives up everything at once and resets the device, from everybody in this process. Can be
     // repeated while the device does not come back.
     aclError reset_by_force();
+    // The device is being reset by force: whatever it had must not be given back any more. Any thread; does not block.
+    void taken_away();
 
     aclError create_stream(uint32_t priority, uint32_t flags, std::shared_ptr<Stream> &out);  // blocking
     aclError wrap_stream(aclrtStream handle, std::shared_ptr<Stream> &out);                   // blocking
@@ -100,6 +104,9 @@ public:
     const Capabilities &can() const { return library_.can; }
     aclrtContext context() const { return context_; }
     int32_t index() const { return index_; }
+    bool is(const Library &library, int32_t index) const {
+        return library_.handle == library.handle && index_ == index;
+    }
     const Options &options() const { return options_; }
     MemoryPool &device_memory() { return device_memory_; }
     MemoryPool &pinned_memory() { return pinned_memory_; }
@@ -135,7 +142,11 @@ private:
     void give_up_streams();
     void abandon_streams();  // settle_mutex held
     void mark_runs_failed(const DeviceException &exception);
+    aclError force();
     void end_reset();
+    aclError set_device();
+    bool give_back_in_order();
+    aclError reset_device();
     bool end_orphans();  // destroys those whose work has ended; whether others are left
     std::unordered_set<aclrtEvent> take_events();
 
@@ -146,6 +157,7 @@ private:
     std::atomic<bool> closed_{true};
     std::atomic<bool> ended_{true};
     std::atomic<bool> handles_gone_{false};
+    std::atomic<bool> left_behind_{false};
     std::atomic<aclError> fault_{0};
     std::shared_ptr<Failure> fault_failure_;  // written once, before fault_
     std::atomic<int64_t> failed_ns_{0};

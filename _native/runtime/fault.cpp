@@ -213,20 +213,34 @@ aclError Device::reset_by_force() {
         first = !closed_.exchange(true);
         ending_ = true;
     }
-    fail(ACL_ERROR_RT_DEVICE_TASK_ABORT);
-    handles_gone_ = true;
-    // Before the threads are joined: one of them may be stuck in a call that only this ends.
-    const aclError code = api().aclrtResetDeviceForce(index_);
+    aclError code;
+    {
+        std::lock_guard<std::mutex> lock(primary_context_mutex(index_));
+        code = force();
+    }
     if (first) {
-        reports_.stop();
         end_reset();
     }
     return code == ACL_ERROR_RT_CONTEXT_RELEASE_ERROR ? 0 : code;  // somebody has done it already
 }
 
+// With the primary_context_mutex. For all in this process who have it open, what is left of an earlier opening included;
+// before threads are joined, for one of them may be stuck in a call that only this ends.
+aclError Device::force() {
+    take_devices_away(library_, index_);
+    return can().device_force_reset ? api().aclrtResetDeviceForce(index_) : ACL_ERROR_RT_FEATURE_NOT_SUPPORT;
+}
+
+void Device::taken_away() {
+    fail(ACL_ERROR_RT_DEVICE_TASK_ABORT);
+    handles_gone_ = true;
+}
+
 // After a reset by force: what the device had has gone, and must not be given back a second time.
 void Device::end_reset() {
-    worker_.stop();
+    const bool reports_ended = reports_.stop();
+    const bool worker_ended = worker_.stop();
+    handles_gone_ = true;  // nothing is given back
     for (const auto &stream : streams()) {
         stream->handle_has_gone();  // takes nothing more
     }
@@ -234,7 +248,13 @@ void Device::end_reset() {
     for (const auto &stream : streams()) {
         forget(*stream);
     }
+    if (left_behind_) {
+        return;  // the device may still work with what it had
+    }
     unregister_device(this);
+    if (!reports_ended || !worker_ended) {
+        return;  // they may still look at what is left
+    }
     take_events();
     device_memory_.abandon();
     pinned_memory_.abandon();

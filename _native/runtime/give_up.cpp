@@ -133,6 +133,9 @@ bool Stream::abort_alone(const std::shared_ptr<Failure> &failure, Outcome outcom
             code = device_.api().aclrtStreamAbort(handle_);
         }
     }
+    if (code != 0 && code != ACL_ERROR_RT_FEATURE_NOT_SUPPORT) {
+        suspect();
+    }
     std::lock_guard<std::mutex> settling(device_.settle_mutex);
     device_.apply_exceptions();
     uint64_t done = 0;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <mutex>
@@ -62,10 +63,35 @@ OpenDevices count_open_devices() {
     OpenDevices counts;
     std::lock_guard<std::mutex> lock(registry().mutex);
     for (Device *device : registry().devices) {
-        ++counts.devices;
+        counts.devices += device->left_behind() ? 0 : 1;
         counts.streams += device->streams().size();
     }
     return counts;
+}
+
+Openings count_openings(const Library &library, int32_t index) {
+    Openings counts;
+    std::lock_guard<std::mutex> lock(registry().mutex);
+    for (Device *device : registry().devices) {
+        if (device->is(library, index)) {
+            ++(device->left_behind() ? counts.left_behind : counts.in_use);
+        }
+    }
+    return counts;
+}
+
+void take_devices_away(const Library &library, int32_t index) {
+    std::lock_guard<std::mutex> lock(registry().mutex);
+    for (Device *device : registry().devices) {
+        if (device->is(library, index)) {
+            device->taken_away();
+        }
+    }
+}
+
+std::mutex &primary_context_mutex(int32_t index) {
+    static auto *all = new std::array<std::mutex, 64>;  // leaked, as the registry is
+    return (*all)[static_cast<uint32_t>(index) % all->size()];
 }
 
 void note_exception(uint32_t device_index, const DeviceException &exception) noexcept try {

@@ -4,11 +4,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <vector>
 
 namespace aioascend {
 
 class Device;
+struct Library;
 struct DeviceException;
 
 // True in a child made by fork after the runtime was used: no ACL call may be made here.
@@ -25,6 +27,15 @@ struct OpenDevices {
     size_t devices = 0, streams = 0;
 };
 OpenDevices count_open_devices();
+// A device may be open more than once: one that was left with work in flight is opened again before it has closed.
+struct Openings {
+    size_t in_use = 0;
+    size_t left_behind = 0;  // closed, but for what nobody could stop
+};
+Openings count_openings(const Library &library, int32_t index);
+void take_devices_away(const Library &library, int32_t index);
+// Held while a device is opened, given back or reset, which it must not be for somebody else meanwhile.
+std::mutex &primary_context_mutex(int32_t index);
 // The open devices with this index: exceptions name no library.
 void note_exception(uint32_t device_index, const DeviceException &exception) noexcept;
 

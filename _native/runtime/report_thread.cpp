@@ -17,6 +17,7 @@ constexpr int32_t kReportWaitMs = 100;
 constexpr int64_t kSweepEveryNs = 100 * int64_t(1000000);
 constexpr auto kBackOff = std::chrono::milliseconds(20);
 constexpr int32_t kEventWaitMs = 2;
+constexpr auto kPatience = std::chrono::seconds(5);  // with a call of the library, when the thread has to end
 
 // A loop takes about a microsecond for each operation that it is given, so what is reported meanwhile is not urgent, and
 // gathering it costs less than being woken up for it, time and again.
@@ -39,9 +40,9 @@ void ReportThread::start() {
     thread_id_ = static_cast<uint64_t>(thread_.handle());
 }
 
-void ReportThread::stop() {
+bool ReportThread::stop() {
     tell_to_stop();
-    thread_.join();
+    return thread_.join_until(std::chrono::steady_clock::now() + kPatience);
 }
 
 void ReportThread::leave(std::chrono::steady_clock::time_point deadline) {
@@ -126,33 +127,28 @@ aclError ReportThread::process_reports() {
 }
 
 aclError ReportThread::process_events() {
-    std::deque<Marker *> pending;
+    std::vector<Marker *> pending;
     {
         std::unique_lock<std::mutex> lock(mutex_);
         if (events_.empty()) {
             changed_.wait_for(lock, std::chrono::milliseconds(kReportWaitMs));
         }
-        pending.swap(events_);
+        pending = events_;  // they stay there, for the worker to give up meanwhile
     }
-    const AclApi &api = device_.api();
-    std::deque<Marker *> waiting;
     for (Marker *marker : pending) {
         if (device_.event_complete(marker->event)) {
+            unwatch_event(marker);
             on_report(marker);
-        } else {
-            waiting.push_back(marker);
         }
     }
-    if (batch_head_ == nullptr && !waiting.empty()) {
+    if (batch_head_ == nullptr && !pending.empty()) {
         if (device_.can().event_sync_timeout) {
-            api.aclrtSynchronizeEventWithTimeout(waiting.front()->event, kEventWaitMs);
+            device_.api().aclrtSynchronizeEventWithTimeout(pending.front()->event, kEventWaitMs);
         } else {
             std::unique_lock<std::mutex> lock(mutex_);
             changed_.wait_for(lock, std::chrono::milliseconds(kEventWaitMs));
         }
     }
-    std::lock_guard<std::mutex> lock(mutex_);
-    events_.insert(events_.begin(), waiting.begin(), waiting.end());
     return 0;
 }
 

@@ -5,7 +5,6 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <mutex>
 #include <vector>
 
@@ -23,7 +22,7 @@ public:
     explicit ReportThread(Device &device) : device_(device) {}
 
     void start();
-    void stop();  // joins
+    bool stop();  // joins; false: a call of the library does not return, and the thread is left to itself
     void leave(std::chrono::steady_clock::time_point deadline);  // the process ends: joins if it ends in time
 
     // Blocking; a worker thread with the device's context. Binds a stream's reports to this thread.
@@ -32,7 +31,7 @@ public:
 
     // Libraries without aclrtLaunchCallback: the marker's event says when.
     void watch_event(Marker *marker);
-    void unwatch_event(Marker *marker);  // this thread only
+    void unwatch_event(Marker *marker);
 
     // What aclrtLaunchCallback runs, inside aclrtProcessReport, on this thread: nothing but an append.
     static void on_report(void *marker);
@@ -49,7 +48,7 @@ private:
     std::atomic<uint64_t> thread_id_{0};
     std::mutex mutex_;
     std::condition_variable changed_;
-    std::deque<Marker *> events_;
+    std::vector<Marker *> events_;
     int subscriptions_ = 0;
     bool stop_ = false;
     Marker *batch_head_ = nullptr;  // this thread only

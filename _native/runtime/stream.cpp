@@ -345,7 +345,10 @@ aclError Stream::destroy() {
         code = abandoned_ ? api.aclrtDestroyStreamForce(mine) : api.aclrtDestroyStream(mine);
         if (code != 0) {
             suspect();
-            code = device_.fault() != 0 ? 0 : code;  // it went with the device
+            if (abandoned_ && device_.fault() == 0) {
+                device_.keep_orphan(*this);  // a chip that lacks it says so only now
+            }
+            code = abandoned_ || device_.fault() != 0 ? 0 : code;  // or it went with the device
         }
     }
     for (Marker *marker : spare_markers_) {

@@ -31,12 +31,6 @@ public:
 
     pthread_t handle() { return thread_.native_handle(); }
 
-    void join() {
-        std::unique_lock<std::mutex> lock(mutex_);
-        changed_.wait(lock, [this] { return ended(); });
-        finish();
-    }
-
     // False when it still runs then.
     bool join_until(std::chrono::steady_clock::time_point deadline) {
         std::unique_lock<std::mutex> lock(mutex_);

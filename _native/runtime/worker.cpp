@@ -8,6 +8,7 @@
 namespace aioascend {
 namespace {
 
+constexpr auto kPatience = std::chrono::seconds(5);  // with a call of the library, when the thread has to end
 constexpr auto kSweepAfter = std::chrono::seconds(1);  // when the report thread has not done so, which is its task
 
 }  // namespace
@@ -17,13 +18,20 @@ void Worker::start() {
     thread_.start("aioascend-work", [this] { run(); });
 }
 
-void Worker::stop() {
+bool Worker::stop() {
     {
         std::lock_guard<std::mutex> lock(mutex_);
         stop_ = true;
     }
     posted_.notify_all();
-    thread_.join();
+    uint64_t done;
+    do {
+        done = jobs_done_;
+        if (thread_.join_until(std::chrono::steady_clock::now() + kPatience)) {
+            return true;
+        }
+    } while (jobs_done_ != done);
+    return false;
 }
 
 void Worker::leave(std::chrono::steady_clock::time_point deadline) {
@@ -65,6 +73,7 @@ void Worker::run() {
             jobs_.pop_front();
             lock.unlock();
             job();
+            ++jobs_done_;
         }  // what the job held is let go before the lock is taken again
         device_.sweep(std::chrono::nanoseconds(kSweepAfter).count());
         lock.lock();

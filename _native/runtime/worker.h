@@ -3,7 +3,9 @@
 // what waits in the streams' host-side queues. In order, and without the GIL.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -21,7 +23,8 @@ public:
     explicit Worker(Device &device) : device_(device) {}
 
     void start();
-    void stop();  // runs what was posted, then joins
+    // Runs what was posted, then joins. False: a call of the library does not return, and the thread is left to itself.
+    bool stop();
     // The process ends: what was posted is not run, and what runs is waited for until then only.
     void leave(std::chrono::steady_clock::time_point deadline);
 
@@ -37,6 +40,7 @@ private:
     std::condition_variable posted_;
     std::deque<std::function<void()>> jobs_;
     bool stop_ = false;
+    std::atomic<uint64_t> jobs_done_{0};
 };
 
 }  // namespace aioascend

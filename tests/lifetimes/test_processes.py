@@ -65,6 +65,40 @@ def test_exit_while_a_call_of_the_library_does_not_return(function: str, loop: s
     )
 
 
+@pytest.mark.parametrize(("function", "end"), [("aclrtProcessReport", "close"), ("aclrtMalloc", "reset")])
+def test_closing_and_resetting_while_a_call_of_the_library_does_not_return(function: str, end: str) -> None:
+    run_python(
+        f"""
+        async def main():
+            npu = await aa.open_device(0)
+            stream = await npu.create_stream()
+            await stream.memset(npu.empty(4, "uint8"), 1)
+            calls = sim.calls("{function}")
+            sim.set_call_latency("{function}", 3600)
+            operation = stream.memset(npu.empty(4 << 20, "uint8"), 1)
+            while sim.calls("{function}") == calls:
+                await asyncio.sleep(0)
+            sim.set_call_latency("{function}", 0)  # the one under way goes on
+            if "{end}" == "reset":
+                await npu.reset()
+            else:
+                await stream.close()
+                await npu.close()
+                npu = await aa.open_device(0)
+            try:
+                await operation
+            except aa.AclError as error:
+                print(type(error).__name__)
+            async with npu.create_stream() as stream:
+                await stream.memset(npu.empty(4, "uint8"), 1)
+            await npu.close()
+
+        run(main())
+        """,
+        stdout="DeviceLostError\n" if end == "reset" else "",
+    )
+
+
 def test_exit_while_the_worker_is_in_a_launch_that_does_not_return() -> None:
     run_python(
         """

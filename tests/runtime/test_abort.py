@@ -11,17 +11,9 @@ import pytest
 
 import aioascend as aa
 from aioascend.testing import Simulator
+from runtime.outcomes import device_without, error_of
 
 pytestmark = pytest.mark.anyio
-
-
-async def error_of(operation: Any) -> BaseException | None:
-    with anyio.fail_after(60):
-        try:
-            await operation
-        except aa.AioascendError as error:
-            return error
-    return None
 
 
 async def held_stream(stream: aa.Stream, sim: Simulator, buffer: aa.DeviceBuffer) -> None:
@@ -165,20 +157,15 @@ async def test_what_has_failed_before_keeps_its_error(npu: aa.Device, stream: aa
     assert [type(error) for error in errors[2:]] == [aa.DependencyError] * 2
 
 
-@pytest.mark.parametrize("missing", [(), ("aclrtStreamAbort",), ("aclrtStreamAbort", "aclrtDestroyStreamForce")])
-async def test_a_device_that_cannot_abort(missing: tuple[str, ...], sim: Simulator, anyio_backend: object) -> None:
-    from aioascend import _native
-    from aioascend._backend import Backend, load_backend
-    from aioascend._opened import Opened
-    from aioascend.device import Device
-
-    library = load_backend("sim").library.without(*missing)
-    opened = Opened(_native.DeviceCore(library, 1), {})
-    opened.users = 1
-    await anyio.to_thread.run_sync(opened.core.open)
-    if not missing:
-        sim.fail_call("aclrtStreamAbort", code=207000)
-    async with Device(opened, Backend(library, "sim", ())) as npu, npu.create_stream() as other:
+@pytest.mark.parametrize("lacking", [("aclrtStreamAbort",), ("aclrtStreamAbort", "aclrtDestroyStreamForce")])
+@pytest.mark.parametrize("lacks", ["library", "chip"])
+async def test_a_device_that_cannot_abort(
+    lacking: tuple[str, ...], lacks: str, sim: Simulator, anyio_backend: object
+) -> None:
+    if lacks == "chip":
+        for function in lacking:
+            sim.fail_call(function, code=207000)
+    async with await device_without(*lacking if lacks == "library" else ()) as npu, npu.create_stream() as other:
         stream = await npu.create_stream()
         buffer = npu.empty(16, "uint8")
         await other.memset(buffer, 0)

@@ -16,6 +16,7 @@ import pytest
 
 import aioascend as aa
 from aioascend.testing import Simulator
+from runtime.outcomes import device_without, error_of
 
 pytestmark = pytest.mark.anyio
 
@@ -26,14 +27,6 @@ AICORE_EXCEPTION = 507015
 def delivery(request: pytest.FixtureRequest, sim: Simulator) -> None:
     """When the library tells of a failed task is not specified: before what follows it, or when somebody asks."""
     sim.set_exception_delivery(request.param)
-
-
-async def outcome(awaitable: Any) -> BaseException | None:
-    try:
-        await awaitable
-    except aa.AioascendError as error:
-        return error
-    return None
 
 
 @pytest.mark.usefixtures("delivery")
@@ -47,7 +40,7 @@ async def test_failure_in_the_middle_of_a_stream(
         operations = [stream.memset(buffer, value) for value in range(6)]
         elsewhere = other.memset(npu.empty(4, "uint8"), 0)
         await elsewhere
-    errors = [await outcome(operation) for operation in operations]
+    errors = [await error_of(operation) for operation in operations]
     assert errors[:2] == [None, None]
     failed = errors[2]
     assert isinstance(failed, aa.TaskError)
@@ -73,9 +66,9 @@ async def test_what_is_submitted_before_anybody_was_told_is_not_run(
     sim.fail_task(stream=stream, code=AICORE_EXCEPTION)
     failed = stream.memset(buffer, 1)
     done = stream.record()  # its wait learns of the failure, and is the first to be told
-    error = await outcome(done)
+    error = await error_of(done)
     assert isinstance(error, aa.DependencyError)
-    assert isinstance(await outcome(failed), aa.TaskError)
+    assert isinstance(await error_of(failed), aa.TaskError)
     assert error.__cause__ is failed.exception()
 
 
@@ -87,10 +80,10 @@ async def test_an_unawaited_failure_surfaces_at_the_next_awaited_operation(
     sim.fail_task(stream=stream, code=AICORE_EXCEPTION)
     stream.memset(buffer, 1)
     await anyio.to_thread.run_sync(sim.wait_tasks, stream, 3)  # two and the callback of the first
-    error = await outcome(stream.memset(buffer, 2))
+    error = await error_of(stream.memset(buffer, 2))
     assert isinstance(error, aa.DependencyError)
     assert isinstance(error.__cause__, aa.TaskError)
-    assert await outcome(stream.memset(buffer, 3)) is None
+    assert await error_of(stream.memset(buffer, 3)) is None
 
 
 @pytest.mark.asyncio_only
@@ -149,14 +142,14 @@ async def test_a_failure_crosses_streams_through_events(
         before = other.memset(npu.empty(4, "uint8"), 0)
         other.wait(event)
         behind = other.memcpy(np.zeros(16, "uint8"), buffer)
-    assert await outcome(before) is None
-    error = await outcome(behind)
+    assert await error_of(before) is None
+    error = await error_of(behind)
     assert isinstance(error, aa.DependencyError)
-    assert error.__cause__ is await outcome(failed)
+    assert error.__cause__ is await error_of(failed)
     with pytest.raises(aa.DependencyError):
         other.wait(event)
-    assert await outcome(other.memset(buffer, 1)) is None
-    assert await outcome(stream.memset(buffer, 1)) is None
+    assert await error_of(other.memset(buffer, 1)) is None
+    assert await error_of(stream.memset(buffer, 1)) is None
 
 
 @pytest.mark.usefixtures("delivery")
@@ -174,11 +167,11 @@ async def test_what_is_submitted_behind_a_wait_after_somebody_was_told_is_fresh(
             behind = third.memset(buffer, 2)
             other.wait(third.record())
             further_behind = other.memset(buffer, 3)
-            assert isinstance(await outcome(failed), aa.TaskError)
+            assert isinstance(await error_of(failed), aa.TaskError)
             fresh = [third.memset(buffer, 4), other.memset(buffer, 5)]
-        assert isinstance(await outcome(behind), aa.DependencyError)
-        assert isinstance(await outcome(further_behind), aa.DependencyError)
-        assert [await outcome(operation) for operation in fresh] == [None, None]
+        assert isinstance(await error_of(behind), aa.DependencyError)
+        assert isinstance(await error_of(further_behind), aa.DependencyError)
+        assert [await error_of(operation) for operation in fresh] == [None, None]
 
 
 async def test_streams_may_wait_for_each_other_any_number_of_times(
@@ -195,7 +188,7 @@ async def test_streams_may_wait_for_each_other_any_number_of_times(
             other.wait(stream.record())
             operations.append(other.memset(buffer, 2))
             stream.wait(other.record())
-    errors = [await outcome(operation) for operation in operations]
+    errors = [await error_of(operation) for operation in operations]
     assert errors[:2] == [None, None]
     assert isinstance(errors[2], aa.TaskError)
     assert all(isinstance(error, aa.DependencyError) and error.__cause__ is errors[2] for error in errors[3:])
@@ -218,15 +211,15 @@ async def test_each_of_two_failures_reaches_what_waits_for_both(
             third.wait(stream.record())
             behind_both = third.memset(buffer, 3)
             sim.release(stream)
-            assert getattr(await outcome(one), "code", 0) == AICORE_EXCEPTION
+            assert getattr(await error_of(one), "code", 0) == AICORE_EXCEPTION
             sim.release(other)
             await anyio.to_thread.run_sync(sim.wait_tasks, other, 4)  # the failure has happened, and nobody was told
             sim.release(third)
-            assert isinstance(await outcome(behind_both), aa.DependencyError)
+            assert isinstance(await error_of(behind_both), aa.DependencyError)
             behind_the_other = third.memset(buffer, 4)
-        error = await outcome(behind_the_other)
+        error = await error_of(behind_the_other)
         assert isinstance(error, aa.DependencyError)
-        assert error.__cause__ is await outcome(two)
+        assert error.__cause__ is await error_of(two)
 
 
 async def test_a_failure_behind_a_wait_for_one_that_has_been_told_is_told_itself(
@@ -239,13 +232,13 @@ async def test_a_failure_behind_a_wait_for_one_that_has_been_told_is_told_itself
     with sim.hold(other):
         failed = stream.memset(buffer, 1)
         other.wait(stream.record())
-        assert isinstance(await outcome(failed), aa.TaskError)
+        assert isinstance(await error_of(failed), aa.TaskError)
         sim.fail_task(stream=other, kind="memset", code=507017)
         failed_too, behind = other.memset(buffer, 2), other.memset(buffer, 3)
-    error = await outcome(failed_too)
+    error = await error_of(failed_too)
     assert error is not None
     assert getattr(error, "code", 0) == 507017
-    assert isinstance(await outcome(behind), aa.DependencyError)
+    assert isinstance(await error_of(behind), aa.DependencyError)
 
 
 async def test_a_refused_launch_raises_from_the_call(npu: aa.Device, stream: aa.Stream, sim: Simulator) -> None:
@@ -285,22 +278,22 @@ async def test_a_refused_launch_from_the_host_queue_fails_its_operation(
         operations = [stream.memset(buffer, value % 256) for value in range(600)]
         assert stream.queued
         sim.fail_call("aclrtMemsetAsync", nth=10, code=507899)
-    errors = [await outcome(operation) for operation in operations]
+    errors = [await error_of(operation) for operation in operations]
     own = [error for error in errors if error is not None and not isinstance(error, aa.DependencyError)]
     assert len(own) == 1
     first = errors.index(own[0])
     assert errors[:first] == [None] * first
     assert all(isinstance(error, aa.DependencyError) and error.__cause__ is own[0] for error in errors[first + 1 :])
-    assert await outcome(stream.memset(buffer, 1)) is None
+    assert await error_of(stream.memset(buffer, 1)) is None
 
 
 async def test_no_memory_fails_the_operations_that_need_it(npu: aa.Device, stream: aa.Stream, sim: Simulator) -> None:
     sim.limit_memory(1 << 20)
     large = npu.empty(64 << 20, "uint8")
-    error = await outcome(stream.memset(large, 0))
+    error = await error_of(stream.memset(large, 0))
     assert isinstance(error, aa.OutOfMemoryError)
     sim.limit_memory(None)
-    assert await outcome(stream.memset(npu.empty(64 << 20, "uint8"), 0)) is None
+    assert await error_of(stream.memset(npu.empty(64 << 20, "uint8"), 0)) is None
 
 
 async def test_a_report_that_never_comes(sim: Simulator, anyio_backend: object) -> None:
@@ -311,9 +304,9 @@ async def test_a_report_that_never_comes(sim: Simulator, anyio_backend: object) 
         with sim.hold(stream):  # or the sweep may find it done before a report is asked for
             operation = stream.memset(buffer, 1)
             operation.add_waiter(lambda _: None)
-        error = await outcome(operation)
+        error = await error_of(operation)
         assert isinstance(error, aa.ReportLostError)
-        assert await outcome(stream.memset(buffer, 2)) is None
+        assert await error_of(stream.memset(buffer, 2)) is None
 
 
 async def test_a_lost_device_fails_everything_in_flight(sim: Simulator, anyio_backend: object) -> None:
@@ -324,7 +317,7 @@ async def test_a_lost_device_fails_everything_in_flight(sim: Simulator, anyio_ba
             with sim.hold(stream):
                 operations = [stream.memset(buffer, value % 256) for value in range(600)]
                 sim.lose_device(1)
-                errors = [await outcome(operation) for operation in operations]
+                errors = [await error_of(operation) for operation in operations]
             assert all(isinstance(error, aa.DeviceLostError) for error in errors)
         sim.restore_device(1)
     async with aa.open_device(1, backend="sim") as npu, npu.create_stream() as stream:
@@ -335,24 +328,15 @@ async def test_a_lost_device_fails_everything_in_flight(sim: Simulator, anyio_ba
 async def test_older_libraries_narrow_a_failure_to_a_group(
     missing: tuple[str, ...], sim: Simulator, anyio_backend: object
 ) -> None:
-    from aioascend import _native
-    from aioascend._backend import Backend, load_backend
-    from aioascend._opened import Opened
-    from aioascend.device import Device
-
-    library = load_backend("sim").library.without(*missing)
-    opened = Opened(_native.DeviceCore(library, 1), {})
-    opened.users = 1
-    await anyio.to_thread.run_sync(opened.core.open)
-    async with Device(opened, Backend(library, "sim", ())) as npu, npu.create_stream() as stream:
+    async with await device_without(*missing) as npu, npu.create_stream() as stream:
         buffer = npu.empty(4, "uint8")
         await stream.memset(buffer, 0)
         sim.fail_task(device=1, stream=stream, code=AICORE_EXCEPTION)
         with sim.hold(stream):
             first, second = stream.memset(buffer, 1), stream.memset(buffer, 2)
-        errors = [await outcome(first), await outcome(second)]
+        errors = [await error_of(first), await error_of(second)]
         assert all(error is not None and getattr(error, "code", 0) == AICORE_EXCEPTION for error in errors)
-        assert await outcome(stream.memset(buffer, 3)) is None
+        assert await error_of(stream.memset(buffer, 3)) is None
 
 
 async def test_an_event_that_was_never_recorded_because_of_a_failure_holds_nobody_up(
@@ -416,7 +400,7 @@ async def test_a_failure_crosses_streams_that_nobody_asks(
             other.memcpy(second, first)
             third.wait(other.record())
             result = third.memcpy(np.zeros(16, "uint8"), second)
-        assert isinstance(await outcome(result), aa.DependencyError)
+        assert isinstance(await error_of(result), aa.DependencyError)
 
 
 async def test_a_failure_crosses_streams_that_nobody_asks_for_a_report(
@@ -438,8 +422,8 @@ async def test_a_failure_crosses_streams_that_nobody_asks_for_a_report(
             behind = stream.memset(buffer, 2)
         while not behind.done():
             await anyio.lowlevel.checkpoint()
-        assert isinstance(await outcome(behind), aa.DependencyError)
-        assert isinstance(await outcome(failed), aa.TaskError)
+        assert isinstance(await error_of(behind), aa.DependencyError)
+        assert isinstance(await error_of(failed), aa.TaskError)
 
 
 async def test_a_stream_that_waits_for_discarded_work_is_given_up(sim: Simulator, anyio_backend: object) -> None:
@@ -460,8 +444,8 @@ async def test_a_stream_that_waits_for_discarded_work_is_given_up(sim: Simulator
             assert acl.aclrtStreamAbort(ctypes.c_void_p(stream.handle)) == 0
 
         await anyio.to_thread.run_sync(abort)
-        assert isinstance(await outcome(lost), aa.ReportLostError)
-        assert isinstance(await outcome(stranded), aa.ReportLostError)
+        assert isinstance(await error_of(lost), aa.ReportLostError)
+        assert isinstance(await error_of(stranded), aa.ReportLostError)
         sim.release(stream)
 
 
@@ -492,16 +476,16 @@ async def test_a_model_whose_exception_names_a_stream_of_the_library(
             executions = [stream.execute(model, [x], [y]) for _ in range(runs)]
             behind = stream.memcpy(np.zeros(4, "float32"), y)
             elsewhere = other.memset(npu.empty(4), 0)
-        assert await outcome(before) is None
-        errors = [await outcome(execution) for execution in executions]
+        assert await error_of(before) is None
+        errors = [await error_of(execution) for execution in executions]
         if runs == 1:
             assert type(errors[0]) is aa.TaskError
         else:  # which of them, nobody can tell
             assert {type(error) for error in errors} == {aa.DependencyError}
         assert {error.code for error in errors if isinstance(error, aa.AclError)} == {AICORE_EXCEPTION}
-        assert isinstance(await outcome(behind), aa.DependencyError)
-        assert await outcome(elsewhere) is None
-        assert await outcome(stream.execute(model, [x], [y])) is None
+        assert isinstance(await error_of(behind), aa.DependencyError)
+        assert await error_of(elsewhere) is None
+        assert await error_of(stream.execute(model, [x], [y])) is None
 
 
 async def test_failures_of_another_library_are_not_ours(npu: aa.Device, stream: aa.Stream, sim: Simulator) -> None:
@@ -524,4 +508,4 @@ async def test_failures_of_another_library_are_not_ours(npu: aa.Device, stream: 
     with sim.hold(stream):
         operation = stream.memset(buffer, 1)
         await anyio.to_thread.run_sync(in_thread)
-    assert await outcome(operation) is None
+    assert await error_of(operation) is None

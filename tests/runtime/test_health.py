@@ -6,7 +6,6 @@ from __future__ import annotations
 import ctypes
 import pickle
 import traceback
-from typing import Any
 
 import anyio
 import numpy as np
@@ -14,19 +13,11 @@ import pytest
 
 import aioascend as aa
 from aioascend.testing import Simulator
+from runtime.outcomes import device_without, error_of
 
 pytestmark = pytest.mark.anyio
 
 MODEL = b'[[inputs]]\nname = "x"\nshape = [4]\n[[outputs]]\nname = "y"\nshape = [4]\n'
-
-
-async def error_of(operation: Any) -> BaseException | None:
-    with anyio.fail_after(60):
-        try:
-            await operation
-        except aa.AioascendError as error:
-            return error
-    return None
 
 
 async def test_a_device_that_works(npu: aa.Device, stream: aa.Stream, sim: Simulator) -> None:
@@ -171,6 +162,43 @@ async def test_resets_at_once_are_one(sim: Simulator, anyio_backend: object) -> 
             await stream.memset(npu.empty(4, "uint8"), 0)
 
 
+@pytest.mark.parametrize("reset", [True, False], ids=["reset", "used"])
+async def test_what_lingers_does_not_reset_a_device_that_was_opened_again(
+    sim: Simulator, anyio_backend: object, reset: bool
+) -> None:
+    """A device that was left with work in flight closes in the background; what it cannot stop is not worth a reset."""
+    npu = await aa.open_device(1, backend="sim")
+    streams = [await npu.create_stream() for _ in range(2)]
+    buffer = npu.empty(4, "uint8")
+    for stream in streams:
+        await stream.memset(buffer, 0)
+        sim.hold(stream)
+    operations = [stream.memset(buffer, 1) for stream in streams]
+    for function in ("aclrtStreamAbort", "aclrtDestroyStreamForce"):
+        sim.fail_call(function, code=207000)
+    assert not await streams[0].abort()
+    assert await error_of(operations[0]) is not None
+    with anyio.move_on_after(0):
+        await streams[1].close()
+    threads = aa.debug.counters().threads
+    await npu.close()
+    async with aa.open_device(1, backend="sim") as npu:
+        before = sim.calls("aclrtResetDeviceForce")
+        if reset:
+            await npu.reset()
+            assert isinstance(await error_of(operations[1]), aa.DeviceLostError)
+        else:
+            sim.release(streams[1])
+            await operations[1]
+        while aa.debug.counters().threads > threads:
+            await anyio.lowlevel.checkpoint()
+        assert sim.calls("aclrtResetDeviceForce") == before + reset
+        async with npu.create_stream() as stream:
+            await stream.memset(npu.empty(4, "uint8"), 0)
+        if not reset:
+            sim.release(streams[0])
+
+
 async def test_a_call_under_way_when_the_device_is_reset(sim: Simulator, anyio_backend: object) -> None:
     async with aa.open_device(1, backend="sim") as npu:
         sim.set_call_latency("aclrtCreateStreamWithConfig", 0.2)
@@ -214,16 +242,7 @@ async def test_a_single_refusal_is_no_loss(npu: aa.Device, stream: aa.Stream, si
 
 
 async def test_a_library_that_cannot_reset_by_force(sim: Simulator, anyio_backend: object) -> None:
-    from aioascend import _native
-    from aioascend._backend import Backend, load_backend
-    from aioascend._opened import Opened
-    from aioascend.device import Device
-
-    library = load_backend("sim").library.without("aclrtResetDeviceForce")
-    opened = Opened(_native.DeviceCore(library, 1), {})
-    opened.users = 1
-    await anyio.to_thread.run_sync(opened.core.open)
-    async with Device(opened, Backend(library, "sim", ())) as npu, npu.create_stream() as stream:
+    async with await device_without("aclrtResetDeviceForce") as npu, npu.create_stream() as stream:
         with pytest.raises(aa.UnsupportedError):
             await npu.reset()
         await stream.memset(npu.empty(4, "uint8"), 0)

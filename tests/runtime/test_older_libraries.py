@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 import aioascend as aa
-from aioascend import _native
-from aioascend._backend import Backend, load_backend
-from aioascend._opened import Opened
+from aioascend._backend import load_backend
 from aioascend.testing import Simulator
+from runtime.outcomes import device_without
 
 pytestmark = pytest.mark.anyio
 
@@ -32,12 +31,7 @@ REPORTS = ("aclrtSubscribeReport", "aclrtUnSubscribeReport", "aclrtProcessReport
     ids=["no-reports", "no-event-timeout", "legacy-events", "no-config", "no-ids"],
 )
 async def old(request: pytest.FixtureRequest, anyio_backend: object) -> AsyncIterator[aa.Device]:
-    library = load_backend("sim").library.without(*request.param)
-    assert set(request.param) <= set(library.missing)
-    opened = Opened(_native.DeviceCore(library, 1), {})
-    opened.users = 1
-    await anyio.to_thread.run_sync(opened.core.open)
-    async with aa.Device(opened, Backend(library, "sim", ())) as device:
+    async with await device_without(*request.param) as device:
         yield device
 
 
@@ -87,13 +81,8 @@ async def test_what_the_runtime_cannot_do_without_is_refused() -> None:
 
 
 def test_no_models_without_the_functions_for_them(anyio_backend: Any) -> None:
-    library = load_backend("sim").library.without("aclmdlExecuteAsync")
-
     async def main() -> None:
-        opened = Opened(_native.DeviceCore(library, 1), {})
-        opened.users = 1
-        await anyio.to_thread.run_sync(opened.core.open)
-        async with aa.Device(opened, Backend(library, "sim", ())) as device:
+        async with await device_without("aclmdlExecuteAsync") as device:
             with pytest.raises(aa.UnsupportedError, match="aclmdlExecuteAsync"):
                 await device.load_model(b"[[inputs]]")
 

@@ -3,22 +3,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 import aioascend as aa
 from aioascend.testing import Simulator
+from runtime.outcomes import error_of
 
 pytestmark = pytest.mark.anyio
-
-
-async def outcome(awaitable: Any) -> BaseException | None:
-    try:
-        await awaitable
-    except aa.AioascendError as error:
-        return error
-    return None
 
 
 async def test_streams_that_hand_over_to_each_other_again_and_again(
@@ -26,7 +17,7 @@ async def test_streams_that_hand_over_to_each_other_again_and_again(
 ) -> None:
     buffer = npu.empty(4, "uint8")
     sim.fail_task(stream=stream, kind="memset")
-    assert isinstance(await outcome(stream.memset(buffer, 0)), aa.TaskError)  # from here on there is something to find
+    assert isinstance(await error_of(stream.memset(buffer, 0)), aa.TaskError)  # from here on there is something to find
     with sim.hold(stream):
         here, there = stream, other
         for value in range(200):
@@ -49,14 +40,14 @@ async def test_what_is_submitted_elsewhere_after_somebody_was_told_is_fresh(
                 other.wait(stream.record())
                 behind = other.memset(buffer, 2)
                 record_behind = other.record()
-            assert isinstance(await outcome(failed), aa.TaskError)
+            assert isinstance(await error_of(failed), aa.TaskError)
             # Its wait is not over yet, but what stands behind it was submitted by somebody who knows.
             fresh = other.memset(buffer, 3)
             third.wait(other.record())
             fresh_elsewhere = third.memset(buffer, 4)
             with pytest.raises(aa.DependencyError):
                 third.wait(record_behind)
-        errors = [await outcome(behind), await outcome(fresh), await outcome(fresh_elsewhere)]
+        errors = [await error_of(behind), await error_of(fresh), await error_of(fresh_elsewhere)]
     assert isinstance(errors[0], aa.DependencyError)
     assert errors[0].__cause__ is failed.exception()
     assert errors[1:] == [None, None]
@@ -78,8 +69,8 @@ async def test_two_failures_reach_one_record(
             sim.release(each)
         causes = set()
         for value in (2, 3):
-            error = await outcome(before if value == 2 else third.memset(buffer, value))
+            error = await error_of(before if value == 2 else third.memset(buffer, value))
             assert isinstance(error, aa.DependencyError)
             causes.add(error.__cause__)  # and somebody has been told of this one, but not of the other
-        assert await outcome(third.memset(buffer, 4)) is None
-        assert causes == {await outcome(first), await outcome(second)}
+        assert await error_of(third.memset(buffer, 4)) is None
+        assert causes == {await error_of(first), await error_of(second)}

@@ -19,6 +19,7 @@ import pytest
 
 import aioascend as aa
 from aioascend.testing import Simulator
+from runtime.outcomes import error_of
 
 pytestmark = pytest.mark.anyio
 
@@ -42,15 +43,6 @@ BLOCKING = (
     "aclrtSetDevice",
     "aclrtResetDevice",
 )
-
-
-async def error_of(operation: Any) -> BaseException | None:
-    with anyio.fail_after(60):
-        try:
-            await operation
-        except aa.AioascendError as error:
-            return error
-    return None
 
 
 class Rounds:
