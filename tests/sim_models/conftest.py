@@ -34,6 +34,7 @@ def library() -> Acl:
 def acl(library: Acl) -> Iterator[Acl]:
     """Device 0 with nothing on it, and with nothing left on it afterwards."""
     library.aclsimReset()
+    library.message()  # what other tests of this process have left on this thread
     library.aclrtSetDevice(0)
     before = {what: library.live(what) for what in OBJECTS}
     yield library
