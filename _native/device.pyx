@@ -10,6 +10,7 @@ cdef class DeviceCore:
     cdef readonly int index
     cdef size_t staged_copies, staged_bytes
     cdef dict buffers  # in debug mode: address of a Block -> repr, bytes and maker of its buffer; else None
+    cdef public bint awaits_reset  # out of service, and no reset has brought it back yet
     cdef list kept  # what the device may use and nobody can tell; goes with this object
     cdef object __weakref__
 

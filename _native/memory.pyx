@@ -175,8 +175,16 @@ cdef class Buffer:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.dtype.name}{list(self.shape)} on device {self.core.index}>"
 
+    cdef rt.Memory *memory(self):
+        """For a command. When there was none before, it is asked for again: that may have changed."""
+        if self.block is None:
+            return NULL
+        if self.block.memory.state.load() == rt.MemoryFailed:
+            self.block.pool.try_again(self.block.memory)
+        return self.block.memory
+
     cdef void place(self, rt.Place &place):
-        place.memory = self.block.memory if self.block is not None else NULL
+        place.memory = self.memory()
         place.at = self.offset if self.block is not None else 0
 
     cdef Buffer part(self, size_t offset, tuple shape, object dtype, size_t nbytes):
@@ -360,7 +368,7 @@ cdef object side_of(object value, DeviceCore core, bint writable, str name, Side
                 f"{name} lies on device {buffer.core.index}, the stream belongs to device {core.index}; "
                 "copy through host memory"
             )
-        side.memory = buffer.block.memory if buffer.block is not None else NULL
+        side.memory = buffer.memory()
         side.at = buffer.offset if buffer.block is not None else 0
         side.nbytes = buffer.nbytes
         return buffer.block

@@ -93,7 +93,7 @@ cdef class ModelCore:
 
     def _check_usable(self) -> None:
         if self.core.device.ended():
-            raise _errors.RuntimeClosedError(f"model {self._label} is closed: its device was closed or reset")
+            raise ended_with_device(self.core, f"model {self._label}")
         if self.is_closed:
             raise _errors.RuntimeClosedError(f"model {self._label} is closed")
 

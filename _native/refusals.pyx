@@ -64,14 +64,20 @@ cdef bint was_given_up(StreamCore stream):
     return given_up
 
 
+cdef object ended_with_device(DeviceCore device, str what):
+    if device.awaits_reset:
+        return out_of_service(device, what)
+    return _errors.RuntimeClosedError(f"{what} is closed: its device was closed or reset")
+
+
 cdef object closed_stream(StreamCore stream):
     why = ""
     if stream.stream.get() is not NULL:
         if stream.core.device.ended():
-            why = ": its device was closed or reset"
+            return ended_with_device(stream.core, f"stream {stream.id}")
         elif was_given_up(stream):
             why = ": it was given up, as its work can be neither waited for nor stopped; create another one"
-    return _errors.RuntimeClosedError("the stream is closed" + why)
+    return _errors.RuntimeClosedError(f"stream {stream.id} is closed{why}")
 
 
 cdef object made_by(str maker):

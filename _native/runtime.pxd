@@ -113,6 +113,7 @@ cdef extern from "bridge.h" namespace "aioascend" nogil:
 
 cdef extern from "memory.h" namespace "aioascend" nogil:
     cdef int MemoryPending "aioascend::Memory::Pending"
+    cdef int MemoryFailed "aioascend::Memory::Failed"
 
     cdef cppclass MemoryState "std::atomic<int>":
         int load()
@@ -131,6 +132,7 @@ cdef extern from "memory.h" namespace "aioascend" nogil:
         Memory *acquire(size_t)
         void release(Memory *)
         void quarantine(Memory *)
+        void try_again(Memory *)
         aclError wait(Memory *)
         MemoryStatistics statistics()
 

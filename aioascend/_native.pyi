@@ -219,6 +219,7 @@ class ModelCore:
 
 @final
 class DeviceCore:
+    awaits_reset: bool
     def __new__(cls, library: Library, index: int, **options: int) -> DeviceCore: ...
     @property
     def library(self) -> Library: ...

@@ -61,6 +61,7 @@ class Opened:
         with self.lock:
             self.users -= 1
             if self.users == 0:
+                self.core.awaits_reset = False
                 try:
                     if not self.core.close_later():
                         self.core.close()
@@ -75,9 +76,11 @@ class Opened:
                 raise RuntimeClosedError(f"device {self.core.index} is closed")
             if self.core is not seen:
                 return
+            self.core.awaits_reset = True
             self.core.reset_by_force()
             core = _native.DeviceCore(self.core.library, self.core.index, **self.options)
             core.open()
+            self.core.awaits_reset = False
             self.core = core
 
     @classmethod

@@ -147,8 +147,8 @@ class DeviceError(AclError):
 class DeviceLostError(DeviceError):
     """The device is out of service: nothing that was submitted to it completes, and it takes nothing more.
 
-    It was lost, or its context stopped for good. `code` is what the library said first, `retry` always "gone".
-    `Device.reset` brings it back where the hardware does.
+    It was lost, or its context stopped for good; or it was reset, and what was in flight went with that. `code` is what
+    the library said first, `retry` always "gone". `Device.reset` brings it back where the hardware does.
     """
 
     @staticmethod
@@ -157,7 +157,9 @@ class DeviceLostError(DeviceError):
         if entry.retry == "gone":
             return entry
         retry, hint = _error_table.FAMILIES["DeviceLostError"]
-        return entry._replace(retry=retry, hint=f"The device is out of service since then. {hint}")
+        if code == _RESET:
+            return entry._replace(retry=retry, hint="It was reset; make streams, buffers and models again.")
+        return entry._replace(retry=retry, hint=f"That put the device out of service. {hint}")
 
 
 class UnsupportedError(AclError):
@@ -167,9 +169,10 @@ class UnsupportedError(AclError):
 class DependencyError(AclError):
     """An operation was queued behind one that failed, so what it worked on, and its result, is worthless.
 
-    The operation itself may have run. `__cause__` is the original failure, and `code`, `name`, `hint` and
-    `retry` are the original's. Guaranteed for operations of the same stream, and of streams that waited for
-    an event recorded behind the failure; what was submitted after the failure was raised is not affected.
+    The operation itself may have run. `__cause__` is the original failure, `code` and `name` are the original's. The
+    operation is not at fault, so `retry` is "retry" unless the device is gone. Guaranteed for operations of the same
+    stream, and of streams that waited for an event recorded behind the failure; what was submitted after the failure
+    was raised is not affected.
     """
 
     @classmethod
@@ -179,7 +182,13 @@ class DependencyError(AclError):
         """The error of the operation `where` that ran behind the failure `cause`."""
         error = cls(cause.code, where, str(cause), device=device, stream=stream)
         error.__cause__ = cause
+        if cause.retry == "gone":
+            error.retry, error.hint = cause.retry, cause.hint
         return error
+
+    @staticmethod
+    def _entry_of(code: int) -> _error_table.Entry:
+        return _entry(code)._replace(retry="retry", hint="Submit it again, with what it works on.")
 
     def _failure(self) -> str:
         return f"{self.where or 'the operation'} ran behind a failed one"
@@ -194,6 +203,11 @@ class ReportLostError(AclError):
     Raised instead of waiting for ever, when the stream or device can be seen to have stopped or to have gone
     past the operation. `code` is what the library says about the stream or device, 0 if it says nothing.
     """
+
+    @staticmethod
+    def _entry_of(code: int) -> _error_table.Entry:
+        entry = _entry(code)
+        return entry if entry.retry == "gone" else entry._replace(retry="retry", hint="It has probably run.")
 
     def _failure(self) -> str:
         known = f" ({self.code} {self.name})" if self.code else ""
@@ -244,6 +258,7 @@ _FAMILIES: dict[str, type[AclError]] = {
 }
 
 
+_RESET = 107022  # ACL_ERROR_RT_DEVICE_TASK_ABORT: of no other operation that ends with its device
 _NEXT_MESSAGE = re.compile(r"\n(?=E[A-Z0-9]\d{4}:)")
 
 

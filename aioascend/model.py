@@ -332,3 +332,7 @@ async def _chain(operations: Sequence[Operation]) -> None:
         for operation in operations:
             await operation
         raise
+    except BaseException:
+        for operation in operations:
+            operation.cancel()  # nobody goes by them any more
+        raise

@@ -68,16 +68,14 @@ void Stream::suspect() {
 
 bool Stream::abort() {
     std::lock_guard<std::mutex> lock(device_.abort_mutex);
-    const auto own = new_failure(device_, ACL_ERROR_RT_STREAM_ABORT, id_);
-    const bool stopped = abort_alone(own, Outcome::Failed);
+    const bool stopped = abort_alone(new_failure(device_, ACL_ERROR_RT_STREAM_ABORT, id_), Outcome::Failed);
     // The records that were discarded never happen, so what waits for them, even through others, would wait for ever.
-    const auto reached = new_failure(device_, ACL_ERROR_RT_STREAM_ABORT, id_);
     std::vector<std::shared_ptr<Stream>> aborted{shared_from_this()};
     for (size_t next = 0; next < aborted.size(); ++next) {
         for (const auto &stream : device_.streams()) {
             if (std::find(aborted.begin(), aborted.end(), stream) == aborted.end() &&
                 stream->waits_for(*aborted[next])) {
-                stream->abort_alone(reached, Outcome::Dependent);
+                stream->abort_alone(new_failure(device_, ACL_ERROR_RT_STREAM_ABORT, id_), Outcome::Dependent);
                 aborted.push_back(stream);
             }
         }
@@ -142,10 +140,12 @@ bool Stream::abort_alone(const std::shared_ptr<Failure> &failure, Outcome outcom
     for (const auto &stream : device_.streams()) {
         done = std::max(done, stream->seen_of(*this));
     }
+    bool known;
     {
         std::unique_lock<std::mutex> lock(mutex_);
         retire_locked(done);
         const uint64_t from = retired_seq_;
+        known = all_cancelled();
         discard(failure, outcome, code == 0);
         if (retired_seq_ != from) {  // or else nothing was there to be discarded
             std::lock_guard<std::mutex> failures(device_.failure_mutex);
@@ -158,8 +158,21 @@ bool Stream::abort_alone(const std::shared_ptr<Failure> &failure, Outcome outcom
         }
         note_drained();
     }
+    if (known) {  // nobody goes by what was discarded, so nobody has to be told
+        device_.told(failure);
+    }
     device_.outbox_send();
     return code == 0;
+}
+
+// With mutex_ held.
+bool Stream::all_cancelled() const {
+    for (const Ticket *ticket = flight_.head; ticket != nullptr; ticket = ticket->next) {
+        if (!ticket->abandoned) {
+            return false;
+        }
+    }
+    return std::all_of(queue_.begin(), queue_.end(), [](const Queued &queued) { return queued.ticket->abandoned.load(); });
 }
 
 // With mutex_ held. stopped: the device does no longer touch what they use.

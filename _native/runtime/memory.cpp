@@ -48,6 +48,14 @@ Memory *MemoryPool::acquire(size_t size) {
     return memory;
 }
 
+void MemoryPool::try_again(Memory *memory) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (memory->state == Memory::Failed && !closed_) {
+        memory->state = Memory::Pending;
+        device_.worker().post([this, memory] { allocate(memory); });
+    }
+}
+
 void MemoryPool::release(Memory *memory) {
     if (forked() || shutting_down()) {
         return;

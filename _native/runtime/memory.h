@@ -47,10 +47,11 @@ public:
     // As release, but nobody can tell whether the device still uses it: kept until the device has been reset.
     void quarantine(Memory *memory);
     void free_quarantined();
-    aclError wait(Memory *memory);  // blocks until it is ready; its code when it failed
-    void trim();                    // worker, or when it has ended: give the cache back to the driver
-    void close();                   // worker only, last: device memory goes with the device, whoever holds it
-    void abandon();                 // the device was reset by force: its memory has gone already
+    void try_again(Memory *memory);  // if there was none; never blocks
+    aclError wait(Memory *memory);   // blocks until it is ready; its code when it failed
+    void trim();                     // worker, or when it has ended: give the cache back to the driver
+    void close();                    // worker only, last: device memory goes with the device, whoever holds it
+    void abandon();                  // the device was reset by force: its memory has gone already
     bool contains(const void *address, size_t size);  // inside a live or cached block
     MemoryStatistics statistics();
 

@@ -131,6 +131,7 @@ private:
     bool large(const Ticket &ticket) const;
     void give_up_oldest_marker();
     void retire_unreported(uint64_t seq, const std::shared_ptr<Failure> &failure, Outcome outcome, bool stopped);
+    bool all_cancelled() const;
     void discard(const std::shared_ptr<Failure> &failure, Outcome outcome, bool stopped);
     bool abort_alone(const std::shared_ptr<Failure> &failure, Outcome outcome);
     bool waits_for(const Stream &other);

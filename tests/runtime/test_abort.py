@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import numpy as np
 import pytest
 
@@ -14,6 +15,8 @@ from aioascend.testing import Simulator
 from runtime.outcomes import device_without, error_of
 
 pytestmark = pytest.mark.anyio
+
+MODEL = b'[[inputs]]\nname = "x"\nshape = [4]\n[[outputs]]\nname = "y"\nshape = [4]\nfill = "copy"\n'
 
 
 async def held_stream(stream: aa.Stream, sim: Simulator, buffer: aa.DeviceBuffer) -> None:
@@ -52,6 +55,23 @@ async def test_who_knows_nothing_of_an_abort_is_told(npu: aa.Device, sim: Simula
         assert isinstance(error, aa.DependencyError)
         assert error.code == 107023
         await stream.memset(buffer, 2)
+
+
+async def test_what_was_cancelled_is_nobodys_business(npu: aa.Device, stream: aa.Stream, sim: Simulator) -> None:
+    """When nobody goes by what an abort discards, what is submitted next is fresh."""
+    async with await npu.load_model(MODEL) as model:
+        x = np.ones(4, "float32")
+        await model(x)
+        sim.hold(model.stream)
+        async with anyio.create_task_group() as group:
+            for _ in range(5):
+                group.start_soon(model, x)
+            while model.stream.in_flight < 15:
+                await anyio.lowlevel.checkpoint()
+            group.cancel_scope.cancel()
+        assert await model.stream.abort()
+        sim.release(model.stream)
+        np.testing.assert_array_equal(await model(x), x)
 
 
 async def test_a_wait_for_an_event_of_a_stream_that_is_being_aborted(

@@ -150,6 +150,42 @@ async def test_a_stream_that_could_not_be_created_can_be_looked_at(npu: aa.Devic
     assert "Stream" in "".join(frames.format())
 
 
+async def test_a_device_that_does_not_come_back_at_the_first_reset(sim: Simulator, anyio_backend: object) -> None:
+    async with aa.open_device(1, backend="sim") as npu:
+        stream, model = await npu.create_stream(), await npu.load_model(MODEL)
+        x = np.ones(4, "float32")
+        await model(x)
+        sim.lose_device(1)
+        for _ in range(2):
+            assert isinstance(await error_of(npu.reset()), aa.DeviceLostError)
+            assert npu.health().state == "failed"
+            assert isinstance(await error_of(model(x)), aa.DeviceLostError)
+            with pytest.raises(aa.DeviceLostError):
+                stream.memset(npu.empty(4, "uint8"), 0)
+        sim.restore_device(1)
+        await npu.reset()
+        with pytest.raises(aa.RuntimeClosedError, match="its device was closed or reset"):
+            await model(x)
+        with pytest.raises(aa.RuntimeClosedError, match="its device was closed or reset"):
+            stream.memset(npu.empty(4, "uint8"), 0)
+        async with await npu.load_model(MODEL) as model:
+            await model(x)
+
+
+async def test_what_was_in_flight_when_somebody_reset_the_device(
+    npu: aa.Device, stream: aa.Stream, sim: Simulator
+) -> None:
+    buffer = npu.empty(4, "uint8")
+    await stream.memset(buffer, 0)
+    sim.hold(stream)
+    operation = stream.memset(buffer, 1)
+    await npu.reset()
+    error = await error_of(operation)
+    assert isinstance(error, aa.DeviceLostError)
+    assert npu.health().state == "ok"
+    assert "It was reset; make streams, buffers and models again." in str(error)  # and not: reset it
+
+
 async def test_resets_at_once_are_one(sim: Simulator, anyio_backend: object) -> None:
     async with aa.open_device(1, backend="sim") as npu:
         before = sim.calls("aclrtResetDeviceForce")

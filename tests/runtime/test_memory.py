@@ -233,3 +233,19 @@ async def test_objects_are_refused(npu: aa.Device, stream: aa.Stream) -> None:
     for value in (1.5, "1"):
         with pytest.raises(TypeError):
             stream.memset(npu.empty(4), value)  # type: ignore[arg-type]
+
+
+async def test_a_buffer_that_found_no_memory_can_be_used_when_there_is_some(
+    npu: aa.Device, stream: aa.Stream, other: aa.Stream, sim: Simulator
+) -> None:
+    sim.limit_memory(1 << 20)
+    buffer = npu.empty(8 << 20, "uint8")
+    for each in (stream, other):
+        with pytest.raises(aa.OutOfMemoryError) as caught:
+            await each.memset(buffer, 1)
+        assert caught.value.retry == "retry"
+    sim.limit_memory(None)
+    target = np.zeros(8 << 20, "uint8")
+    await stream.memset(buffer, 2)
+    await other.memcpy(target, buffer)
+    assert (target == 2).all()
