@@ -22,11 +22,11 @@ import aioascend as aa
 from aioascend._native import PinnedBuffer
 from aioascend.soak import contents
 from aioascend.soak.contents import BUFFER_BYTES, PATTERNS
-from aioascend.soak.errands import MODEL
 from aioascend.soak.faults import LOST_CODE, Injector
 from aioascend.soak.home import Home
-from aioascend.soak.lane import Lane, SharedModel
+from aioascend.soak.lane import Lane
 from aioascend.soak.ledger import Ledger, Session
+from aioascend.soak.models import SharedModel, load_model
 from aioascend.soak.plan import THREAD_LANES, RoundPlan
 from aioascend.testing import Simulator
 
@@ -71,7 +71,9 @@ class Round:
         self.heartbeat = 0
         self.loss_seconds = 0.0
         self._lost_at = 0.0
-        self._thread_ready = threading.Event()
+        self._was_reset = False
+        self._devices: list[aa.Device] = []
+        self._steps = [iter(enumerate(steps)) for steps in plan.lanes]
         self.loops: list[asyncio.AbstractEventLoop] = []
         self._options: dict[str, Any] = {"flight_limit": plan.flight_limit, "report_timeout": REPORT_TIMEOUT_S}
 
@@ -82,13 +84,27 @@ class Round:
         self.injector.injected["lost device"] += 1
         self.sim.lose_device(DEVICE, LOST_CODE)
 
+    async def reset_device(self) -> None:
+        """Bring the lost device back, if that is planned, while others are still busy with what they had there."""
+        if not self.plan.resets:
+            return
+        self.sim.restore_device(DEVICE)
+        self.injector.injected["reset"] += 1
+        async with anyio.create_task_group() as group:
+            for npu in self._devices[: self.plan.resets]:
+                group.start_soon(_reset, npu)
+        self._was_reset = True
+
     async def run(self) -> None:
         """Do what is planned, and close everything."""
         self._set_up()
         with self._unraisable_noted(), self._unhandled_noted():
             async with aa.open_device(DEVICE, backend="sim", **self._options) as npu:
                 await self._run_lanes(npu)
-                if self.ledger.lost:
+                if self._was_reset:  # on with the rest, on streams, models and buffers that are new
+                    self.ledger.back = self.ledger.tick()
+                    await self._run_lanes(npu)
+                elif self.ledger.lost:
                     self.sim.restore_device(DEVICE)
 
     def _set_up(self) -> None:
@@ -102,32 +118,34 @@ class Round:
         self.sim.shuffle_reports(self.plan.shuffled)
 
     async def _run_lanes(self, npu: aa.Device) -> None:
-        lanes = self.plan.lanes[:-THREAD_LANES]
-        streams = [await npu.create_stream() for _ in lanes]
+        indices = range(len(self.plan.lanes) - THREAD_LANES)
+        streams = [await npu.create_stream() for _ in indices]
         used = [(stream, self.ledger.open(stream)) for stream in streams]
-        shared = SharedModel(await npu.load_model(MODEL), self.ledger)
+        shared = await load_model(npu, self.ledger)
         patterns = await _patterns(npu)
-        made = [
+        lanes = [
             await self._lane(npu, index, (used[index], used[(index + 1) % len(used)]), patterns, shared)
-            for index in range(len(lanes))
+            for index in indices
         ]
-        thread = threading.Thread(target=self._run_thread, args=(used[0],), name="aioascend-soak")
+        self._devices = [npu]
+        ready = threading.Event()
+        thread = threading.Thread(target=self._run_thread, args=(used[0], ready), name="aioascend-soak")
         thread.start()
-        await anyio.to_thread.run_sync(self._thread_ready.wait)
+        await anyio.to_thread.run_sync(ready.wait)
         try:
             async with anyio.create_task_group() as group:
-                for lane, steps in zip(made, lanes, strict=True):
-                    group.start_soon(lane.run, steps)
+                for lane in lanes:
+                    group.start_soon(lane.run, self._steps[lane.index])
         finally:
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(thread.join)
-        if self.ledger.lost:
+        if self.ledger.gone:
             self.loss_seconds = time.monotonic() - self._lost_at
         async with anyio.create_task_group() as group:
             for stream in streams:
                 group.start_soon(stream.close)
 
-    def _run_thread(self, shared: Used) -> None:
+    def _run_thread(self, shared: Used, ready: threading.Event) -> None:
         """A thread with a loop of its own; it opens the device for itself and shares a stream with the others."""
 
         async def work(npu: aa.Device) -> None:
@@ -136,10 +154,11 @@ class Round:
             patterns = await _patterns(npu)
             indices = range(len(self.plan.lanes) - THREAD_LANES, len(self.plan.lanes))
             lanes = [await self._lane(npu, index, (own, shared), patterns, None) for index in indices]
-            self._thread_ready.set()
+            self._devices.append(npu)
+            ready.set()
             async with anyio.create_task_group() as group:
-                for lane, index in zip(lanes, indices, strict=True):
-                    group.start_soon(lane.run, self.plan.lanes[index])
+                for lane in lanes:
+                    group.start_soon(lane.run, self._steps[lane.index])
 
         async def main() -> None:
             with self._unhandled_noted():
@@ -151,7 +170,7 @@ class Round:
         except Exception:
             self.ledger.problem(f"the thread ended by an exception\n{traceback.format_exc()}")
         finally:
-            self._thread_ready.set()
+            ready.set()
 
     async def _lane(
         self,
@@ -166,8 +185,7 @@ class Round:
         return lane
 
     async def _home(self, lane: Lane, stream: aa.Stream, session: Session) -> Home:
-        model = await lane.npu.load_model(MODEL)
-        self.ledger.open(model.stream, tracked=False)
+        model = await load_model(lane.npu, self.ledger)
         return Home(lane, stream, session, model, await lane.npu.pinned(BUFFER_BYTES, "uint8"))
 
     @contextlib.contextmanager
@@ -202,6 +220,11 @@ class Round:
         place = self.ledger.places.get(threading.get_ident())
         now = self.ledger.tick()
         self.ledger.tell(error, place.last if place else 0, now, handler=True)
+
+
+async def _reset(npu: aa.Device) -> None:
+    with contextlib.suppress(aa.RuntimeClosedError):  # the thread may have ended, and closed its device
+        await npu.reset()
 
 
 async def _patterns(npu: aa.Device) -> PinnedBuffer:

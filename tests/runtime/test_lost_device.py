@@ -126,7 +126,9 @@ async def test_ten_thousand_operations_end_with_the_device(sim: Simulator, anyio
         assert (target == 7).all()
 
 
-async def test_what_is_in_front_of_a_refused_launch_is_not_taken_for_done(sim: Simulator, anyio_backend: object) -> None:
+async def test_what_is_in_front_of_a_refused_launch_is_not_taken_for_done(
+    sim: Simulator, anyio_backend: object
+) -> None:
     async with aa.open_device(1, backend="sim") as npu, npu.create_stream() as stream:
         small, large = npu.empty(64, "uint8"), npu.empty(1 << 20, "uint8")
         for buffer in (small, large):
