@@ -35,7 +35,10 @@ class Aborts:
 
     def may_reach(self, error: AclError, submission: Submission) -> bool:
         """Whether an operation may have ended with this error on account of an abort."""
-        for abort in self._of(original(error), submission.known):
+        stream = original(error).stream
+        for abort in self._ledger.aborts:
+            if abort.session.id != stream or abort.begun > submission.known:
+                continue
             if isinstance(error, DependencyError):
                 reached = submission.session in self._reached[abort]
             else:
@@ -79,7 +82,7 @@ class Aborts:
                 return
 
     def _of(self, cause: AclError, tick: int) -> list[Abort]:
-        """Those of the stream that an error names, which had begun before a tick."""
+        """Those of the stream that an error names, which somebody was told of at this tick."""
         aborts = [abort for abort in self._ledger.aborts if abort.session.id == cause.stream and abort.begun < tick]
         latest = max((abort.session.opened for abort in aborts), default=0)  # ids are used again
         return [abort for abort in aborts if abort.session.opened == latest]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from aioascend import AclError, DependencyError, DeviceLostError, ReportLostError
+from aioascend import AclError, ArgumentError, DependencyError, DeviceLostError, ReportLostError
 from aioascend._native import Operation
 from aioascend.soak.aborts import Aborts, is_abort
 from aioascend.soak.contents import LARGE_BYTES, Content
@@ -71,7 +71,8 @@ class _Audit:
 
     def _is_explained(self, refusal: Refusal) -> bool:
         error = refusal.error
-        if not isinstance(error, AclError):  # of what a device had that was lost, and maybe reset
+        if not isinstance(error, AclError) or isinstance(error, ArgumentError):
+            # By the runtime, and by the simulator: what the device had before it was reset is not there any more.
             return self.ledger.lost and refusal.before < self.ledger.back
         if isinstance(error, DeviceLostError):
             return self._lost(error, refusal.before)

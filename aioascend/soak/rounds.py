@@ -20,12 +20,13 @@ import numpy as np
 
 import aioascend as aa
 from aioascend._native import PinnedBuffer
+from aioascend.device import DeviceContext
 from aioascend.soak import contents
 from aioascend.soak.contents import BUFFER_BYTES, PATTERNS
 from aioascend.soak.faults import LOST_CODE, Injector
 from aioascend.soak.home import Home
 from aioascend.soak.lane import Lane
-from aioascend.soak.ledger import Ledger, Session
+from aioascend.soak.ledger import Ledger, Session, is_loss
 from aioascend.soak.models import SharedModel, load_model
 from aioascend.soak.plan import THREAD_LANES, RoundPlan
 from aioascend.testing import Simulator
@@ -92,14 +93,18 @@ class Round:
         self.injector.injected["reset"] += 1
         async with anyio.create_task_group() as group:
             for npu in self._devices[: self.plan.resets]:
-                group.start_soon(_reset, npu)
+                group.start_soon(self._reset, npu)
         self._was_reset = True
+
+    async def _reset(self, npu: aa.Device) -> None:
+        with contextlib.suppress(aa.RuntimeClosedError):  # the thread may have ended, and closed its device
+            await self._ask(npu.reset)
 
     async def run(self) -> None:
         """Do what is planned, and close everything."""
         self._set_up()
         with self._unraisable_noted(), self._unhandled_noted():
-            async with aa.open_device(DEVICE, backend="sim", **self._options) as npu:
+            async with self._open() as npu:
                 await self._run_lanes(npu)
                 if self._was_reset:  # on with the rest, on streams, models and buffers that are new
                     self.ledger.back = self.ledger.tick()
@@ -119,10 +124,10 @@ class Round:
 
     async def _run_lanes(self, npu: aa.Device) -> None:
         indices = range(len(self.plan.lanes) - THREAD_LANES)
-        streams = [await npu.create_stream() for _ in indices]
+        streams = [await self._ask(npu.create_stream) for _ in indices]
         used = [(stream, self.ledger.open(stream)) for stream in streams]
-        shared = await load_model(npu, self.ledger)
-        patterns = await _patterns(npu)
+        shared = await self._ask(lambda: load_model(npu, self.ledger))
+        patterns = await self._patterns(npu)
         lanes = [
             await self._lane(npu, index, (used[index], used[(index + 1) % len(used)]), patterns, shared)
             for index in indices
@@ -149,9 +154,9 @@ class Round:
         """A thread with a loop of its own; it opens the device for itself and shares a stream with the others."""
 
         async def work(npu: aa.Device) -> None:
-            stream = await npu.create_stream()
+            stream = await self._ask(npu.create_stream)
             own = (stream, self.ledger.open(stream))
-            patterns = await _patterns(npu)
+            patterns = await self._patterns(npu)
             indices = range(len(self.plan.lanes) - THREAD_LANES, len(self.plan.lanes))
             lanes = [await self._lane(npu, index, (own, shared), patterns, None) for index in indices]
             self._devices.append(npu)
@@ -162,7 +167,7 @@ class Round:
 
         async def main() -> None:
             with self._unhandled_noted():
-                async with aa.open_device(DEVICE, backend="sim", **self._options) as npu:
+                async with await self._ask(self._open) as npu:
                     await work(npu)
 
         try:
@@ -185,8 +190,30 @@ class Round:
         return lane
 
     async def _home(self, lane: Lane, stream: aa.Stream, session: Session) -> Home:
-        model = await load_model(lane.npu, self.ledger)
-        return Home(lane, stream, session, model, await lane.npu.pinned(BUFFER_BYTES, "uint8"))
+        model = await self._ask(lambda: load_model(lane.npu, self.ledger))
+        pinned = await self._ask(lambda: lane.npu.pinned(BUFFER_BYTES, "uint8"))
+        return Home(lane, stream, session, model, pinned)
+
+    async def _patterns(self, npu: aa.Device) -> PinnedBuffer:
+        pinned = await self._ask(lambda: npu.pinned((PATTERNS, BUFFER_BYTES), "uint8"))
+        for row in range(PATTERNS):
+            pinned.array[row] = np.frombuffer(contents.pattern(row), np.uint8)
+        return pinned
+
+    def _open(self) -> DeviceContext:
+        return aa.open_device(DEVICE, backend="sim", **self._options)
+
+    async def _ask(self, make: Callable[[], Awaitable[T]]) -> T:
+        """Ask for something as often as need be: calls may still be due to fail, of what was done before a reset."""
+        place = self.ledger.place()
+        while True:
+            before = self.ledger.now(place)
+            try:
+                return await make()
+            except aa.AclError as error:
+                self.ledger.refuse(place, "something to begin with", error, before)
+                if is_loss(error):
+                    raise
 
     @contextlib.contextmanager
     def _unhandled_noted(self) -> Iterator[None]:
@@ -206,7 +233,7 @@ class Round:
     def _unraisable_noted(self) -> Iterator[None]:
         """Where no asyncio loop runs, failures are told to sys.unraisablehook."""
         before = sys.unraisablehook
-        sys.unraisablehook = lambda given: self.handled(given.err_msg or "", given.exc_value)
+        sys.unraisablehook = lambda given: self.handled(given.err_msg or str(given.object), given.exc_value)
         try:
             yield
         finally:
@@ -220,15 +247,3 @@ class Round:
         place = self.ledger.places.get(threading.get_ident())
         now = self.ledger.tick()
         self.ledger.tell(error, place.last if place else 0, now, handler=True)
-
-
-async def _reset(npu: aa.Device) -> None:
-    with contextlib.suppress(aa.RuntimeClosedError):  # the thread may have ended, and closed its device
-        await npu.reset()
-
-
-async def _patterns(npu: aa.Device) -> PinnedBuffer:
-    pinned = await npu.pinned((PATTERNS, BUFFER_BYTES), "uint8")
-    for row in range(PATTERNS):
-        pinned.array[row] = np.frombuffer(contents.pattern(row), np.uint8)
-    return pinned
