@@ -50,7 +50,15 @@ struct PendingWait {
 };
 
 // > 0: an ACL code
-enum SubmitStatus : int { kSubmitted = 0, kClosed = -1, kPoisoned = -2, kForked = -3, kOutOfService = -4, kAborting = -5 };
+enum SubmitStatus : int {
+    kSubmitted = 0,
+    kClosed = -1,
+    kPoisoned = -2,
+    kForked = -3,
+    kOutOfService = -4,
+    kAborting = -5,
+    kBehind = -6,  // a wait for a record that a failure reaches
+};
 
 class Stream : public std::enable_shared_from_this<Stream> {
 public:
