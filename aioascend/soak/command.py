@@ -22,7 +22,7 @@ FAILED = 1
 WRONG_USAGE = 2
 LOOPS = ("asyncio", "uvloop", "trio")
 MOST_STREAMS = 128
-"""A lane takes up to six of the 1024 streams that a device of the simulator has: those of its models count."""
+"""A lane takes several of the 1024 streams that a device of the simulator has: those of its models count."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
