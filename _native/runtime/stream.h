@@ -142,7 +142,7 @@ private:
     void discard(const std::shared_ptr<Failure> &failure, Outcome outcome, bool stopped);
     bool abort_alone(const std::shared_ptr<Failure> &failure, Outcome outcome);
     bool waits_for(const Stream &other);
-    uint64_t seen_of(const Stream &other);
+    uint64_t seen_of(Stream &other, uint64_t upto);
     bool is_over(const PendingWait &wait) const;
     void suspect();
     void give_up(const std::shared_ptr<Failure> &failure, Outcome outcome);

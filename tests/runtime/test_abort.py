@@ -295,3 +295,28 @@ async def test_a_wait_is_submitted_while_its_record_is_discarded(
     sim.release(stream)
     assert isinstance(await error_of(discarded), aa.TaskError)
     await other.memset(buffer, 2)
+
+
+async def test_a_record_that_is_being_launched_says_nothing_of_what_is_discarded(
+    npu: aa.Device, stream: aa.Stream, other: aa.Stream, sim: Simulator
+) -> None:
+    """The worker is in the midst of it, and is refused; the event was never recorded, which looks like a done one."""
+    buffer, target = npu.empty(16, "uint8"), np.zeros(16, "uint8")
+    async with npu.create_stream() as third:
+        for each in (stream, other, third):
+            await each.memset(buffer, 0)
+        sim.set_queue_depth(4)
+        sim.set_call_latency("aclrtMalloc", 0.3)  # or what needs memory would be launched from here, and block
+        with sim.hold(third):
+            stream.wait(third.record())
+            discarded = [stream.memset(buffer, 1) for _ in range(2)]
+            stream.memset(npu.empty(3 << 20, "uint8"), 1)  # waits for its memory, so the worker launches what follows
+            event = stream.record()
+            other.wait(event)
+            behind = other.memcpy(target, buffer)
+            await anyio.to_thread.run_sync(sim.wait_blocked, stream)
+            assert await stream.abort()
+        sim.set_queue_depth(None)
+        assert [type(await error_of(operation)) for operation in discarded] == [aa.TaskError] * 2
+        assert isinstance(await error_of(event), aa.TaskError)
+        assert isinstance(await error_of(behind), aa.DependencyError)
