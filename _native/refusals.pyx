@@ -28,6 +28,12 @@ cdef object refusal(int status, StreamCore stream, str what):
     return closed_stream(stream)
 
 
+cdef object behind(FailureRecord record, str what):
+    """For somebody to raise, who is told of the failure by it."""
+    record.tell()
+    return _errors.DependencyError.behind(record.exception, what, device=record.device.index)
+
+
 cdef object fork_error():
     return _errors.ForkError(
         "this process was forked after the ACL runtime was started; it cannot use the device. "

@@ -201,7 +201,7 @@ cdef extern from "model_description.h" namespace "aioascend" nogil:
 
 cdef extern from "stream.h" namespace "aioascend" nogil:
     enum SubmitStatus:
-        kSubmitted, kClosed, kPoisoned, kForked, kOutOfService, kAborting
+        kSubmitted, kClosed, kPoisoned, kForked, kOutOfService, kAborting, kBehind
 
     cdef cppclass Stream:
         int submit(Ticket &, const Command &)

@@ -260,16 +260,13 @@ cdef class StreamCore:
         cdef EventHandle handle = event.handle
         cdef shared_ptr[rt.Stream] source = event.stream
         cdef shared_ptr[rt.Failure] failure
-        cdef FailureRecord record
         if not recorded.in_flight:
             failure = recorded.ticket.failure()  # of a record that was not even issued
         if failure.get() is NULL:
             with nogil:
                 failure = source.get().failure_of(recorded.ticket.seq)
         if failure.get() is not NULL:
-            record = record_of(self.core, failure)
-            record.tell()
-            raise _errors.DependencyError.behind(record.exception, f"wait for {event!r}", device=self.core.index)
+            raise behind(record_of(self.core, failure), f"wait for {event!r}")
         cdef rt.Command command
         command.kind = rt.Kind.Wait
         command.subject = handle.event
@@ -343,6 +340,8 @@ cdef class StreamCore:
             drop_note(operation)
             return operation
         drop_note(operation)
+        if status == rt.kBehind:
+            raise behind(record_of(self.core, operation.ticket.failure()), kind_name(command.kind))
         if status < 0:
             raise refusal(status, self, kind_name(command.kind))
         raise self.core.error(status, kind_name(command.kind), self.id)

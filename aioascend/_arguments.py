@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers that callers give: checked before anything is done with them."""
+"""What callers give, numbers and files: checked before anything is done with it."""
 
 from __future__ import annotations
 
 import numbers
 import operator
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,3 +35,33 @@ def seconds(name: str, value: object, most: float) -> float:
     if not 0 < number < most:
         raise ValueError(problem)
     return float(number)
+
+
+def check_file(option: str, path: Path, suffixes: Sequence[str] = ()) -> None:
+    """That a file can be written, as far as that is known before; a `ValueError` that says why not otherwise.
+
+    A file that is there is left as it is, and none is made.
+    """
+    try:
+        problem = _problem_of(path, suffixes)
+    except OSError as error:
+        problem = str(error.strerror)
+    if problem:
+        raise ValueError(f"{option} {path}: {problem}")
+
+
+def _problem_of(path: Path, suffixes: Sequence[str]) -> str:
+    if suffixes and path.suffix not in suffixes:
+        return f"it must end in {' or '.join(suffixes)}"
+    if path.is_dir():
+        return "it is a folder"
+    if not path.parent.is_dir():
+        return f"there is no folder {path.parent}"
+    if path.is_fifo():
+        return ""  # opening it would wait for a reader, who takes the closing for the end
+    new = not path.exists()
+    with path.open("ab"):
+        pass
+    if new:
+        path.unlink()
+    return ""

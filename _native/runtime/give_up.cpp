@@ -90,12 +90,13 @@ bool Stream::waits_for(const Stream &other) {
     });
 }
 
-// How far another stream is, as the waits for it tell.
-uint64_t Stream::seen_of(const Stream &other) {
+// How far another stream is, up to there, as the waits for it tell; those for records that were refused tell nothing.
+uint64_t Stream::seen_of(Stream &other, uint64_t upto) {
     uint64_t seen = 0;
     std::lock_guard<std::mutex> failures(device_.failure_mutex);
     for (const PendingWait &wait : waits_) {
-        if (wait.source.get() == &other && wait.source_seq > seen && is_over(wait)) {
+        if (wait.source.get() == &other && wait.source_seq > seen && wait.source_seq <= upto && is_over(wait) &&
+            !other.failure_at(wait.source_seq)) {
             seen = wait.source_seq;
         }
     }
@@ -109,6 +110,7 @@ bool Stream::is_over(const PendingWait &wait) const {
 
 bool Stream::abort_alone(const std::shared_ptr<Failure> &failure, Outcome outcome) {
     bool launching;
+    uint64_t issued;  // in front of what the worker is about to launch, which may come when all that is gone
     {
         std::lock_guard<std::mutex> lock(mutex_);
         if (destroyed_) {
@@ -116,6 +118,7 @@ bool Stream::abort_alone(const std::shared_ptr<Failure> &failure, Outcome outcom
         }
         aborting_ = true;  // nothing is issued any more
         launching = issuing_;
+        issued = issued_seq_;
     }
     aclError code = ACL_ERROR_RT_FEATURE_NOT_SUPPORT;
     if (device_.can().stream_abort && !foreign_) {
@@ -138,7 +141,7 @@ bool Stream::abort_alone(const std::shared_ptr<Failure> &failure, Outcome outcom
     device_.apply_exceptions();
     uint64_t done = 0;
     for (const auto &stream : device_.streams()) {
-        done = std::max(done, stream->seen_of(*this));
+        done = std::max(done, stream->seen_of(*this, issued));
     }
     bool known;
     {

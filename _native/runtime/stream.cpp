@@ -49,6 +49,11 @@ int Stream::submit(Ticket &ticket, const Command &command) {
     }
     if (command.kind == Kind::Wait && ticket.extra && ticket.extra->source) {
         std::lock_guard<std::mutex> failures(device_.failure_mutex);
+        // Not only before, by the caller: an abort in between finds no wait, and the record would never happen.
+        if (auto failure = ticket.extra->source->failure_at(ticket.extra->source_seq)) {
+            ticket.fail(std::move(failure), Outcome::Dependent);
+            return kBehind;
+        }
         waits_.push_back({last_seq() + 1, ticket.extra->source, ticket.extra->source_seq, command.subject});
     }
     ticket.seq = last_seq() + 1;

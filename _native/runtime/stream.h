@@ -50,7 +50,15 @@ struct PendingWait {
 };
 
 // > 0: an ACL code
-enum SubmitStatus : int { kSubmitted = 0, kClosed = -1, kPoisoned = -2, kForked = -3, kOutOfService = -4, kAborting = -5 };
+enum SubmitStatus : int {
+    kSubmitted = 0,
+    kClosed = -1,
+    kPoisoned = -2,
+    kForked = -3,
+    kOutOfService = -4,
+    kAborting = -5,
+    kBehind = -6,  // a wait for a record that a failure reaches
+};
 
 class Stream : public std::enable_shared_from_this<Stream> {
 public:
@@ -135,7 +143,7 @@ private:
     void discard(const std::shared_ptr<Failure> &failure, Outcome outcome, bool stopped);
     bool abort_alone(const std::shared_ptr<Failure> &failure, Outcome outcome);
     bool waits_for(const Stream &other);
-    uint64_t seen_of(const Stream &other);
+    uint64_t seen_of(Stream &other, uint64_t upto);
     bool is_over(const PendingWait &wait) const;
     void suspect();
     void give_up(const std::shared_ptr<Failure> &failure, Outcome outcome);

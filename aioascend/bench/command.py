@@ -10,9 +10,10 @@ import json
 import sys
 import time
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
+from aioascend._arguments import check_file
 from aioascend.bench.goals import merge
 from aioascend.bench.results import Outcome
 from aioascend.bench.scenarios import NAMES, scenario
@@ -60,8 +61,10 @@ def main(args: argparse.Namespace) -> int:
     settings.backend  # noqa: B018 - before anything is measured
     try:
         earlier = None if args.compare is None else report.read(args.compare)
-        _check_file("--json", args.json)
-        _check_file("--plot", args.plot, PLOT_FORMATS)
+        if args.json is not None:
+            check_file("--json", args.json)
+        if args.plot is not None:
+            check_file("--plot", args.plot, PLOT_FORMATS)
     except (OSError, ValueError) as error:
         return _refuse(str(error))
 
@@ -115,17 +118,6 @@ def _can_import(package: str) -> bool:
     except ModuleNotFoundError:
         return False
     return True
-
-
-def _check_file(option: str, path: Path | None, suffixes: Sequence[str] = ()) -> None:
-    if path is None:
-        return
-    if suffixes and path.suffix not in suffixes:
-        raise ValueError(f"{option} {path}: it must end in {' or '.join(suffixes)}")
-    if path.is_dir():
-        raise ValueError(f"{option} {path}: it is a folder")
-    if not path.parent.is_dir():
-        raise ValueError(f"{option} {path}: there is no folder {path.parent}")
 
 
 def _refuse(message: str) -> int:

@@ -6,12 +6,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from aioascend import AclError, DependencyError, ReportLostError
+from aioascend import AclError, ArgumentError, DependencyError, DeviceLostError, ReportLostError
 from aioascend._native import Operation
+from aioascend.soak.aborts import Aborts, is_abort
 from aioascend.soak.contents import LARGE_BYTES, Content
 from aioascend.soak.failures import Failure, Failures
-from aioascend.soak.faults import LOST_CODE, Injector
-from aioascend.soak.ledger import CANCELLED, Ledger, Outcome, Submission, name_of, original
+from aioascend.soak.faults import LOST_CODES, Injector
+from aioascend.soak.ledger import CANCELLED, NEVER, Ledger, Outcome, Refusal, Submission, is_loss, name_of, original
 from aioascend.testing import TaskRecord
 
 __all__ = ["audit"]
@@ -42,10 +43,9 @@ class _Audit:
         self.codes = {code for codes in injector.refusals.values() for code in codes}
         if ledger.memory_ran_out:
             self.codes.add(NO_MEMORY_CODE)
-        if ledger.lost:
-            self.codes.add(LOST_CODE)
         self.ends: dict[Submission, Outcome] = {}
-        self.failures = Failures(ledger)
+        self.aborts = Aborts(ledger)
+        self.failures = Failures(ledger, self.aborts)
 
     def run(self) -> Counter[str]:
         for session in self.ledger.sessions:
@@ -60,12 +60,29 @@ class _Audit:
         for record in self.failed:
             self._check_task(record)
         for refusal in self.ledger.refusals:
-            if refusal.error.code not in self.codes:
-                self._wrong(f"{refusal.what} was refused, which nothing explains: {refusal.error}")
+            if not self._is_explained(refusal):
+                self._wrong(f"{refusal.what} was refused, which nothing explains: {refusal.error!r}")
+        for problem in self.aborts.problems(self.ends):
+            self._wrong(problem)
         return Counter(name_of(end) for end in self.ends.values())
 
     def _wrong(self, text: str) -> None:
         self.ledger.problem(text)
+
+    def _is_explained(self, refusal: Refusal) -> bool:
+        error = refusal.error
+        if not isinstance(error, AclError) or isinstance(error, ArgumentError):
+            # By the runtime, and by the simulator: what the device had before it was reset is not there any more.
+            return self.ledger.lost and refusal.before < self.ledger.back
+        if isinstance(error, DeviceLostError):
+            return self._lost(error, refusal.before)
+        if is_abort(error):
+            return self.aborts.between(refusal.before, refusal.after)
+        return error.code in self.codes
+
+    def _lost(self, error: AclError, tick: int) -> bool:
+        """Whether the device was lost for who did something at this tick."""
+        return self.ledger.lost and tick < self.ledger.back and error.code in LOST_CODES
 
     def _take_in(self, submission: Submission) -> None:
         operation = submission.made
@@ -106,9 +123,12 @@ class _Audit:
                 self._wrong(f"{submission} succeeded behind a failure that nobody had been told of: {failure}")
             self._check_content(submission)
             return
-        if isinstance(end, AclError) and original(end).code == LOST_CODE:
-            if not self.ledger.lost:
+        if isinstance(end, AclError) and is_loss(end):
+            if not self._lost(original(end), submission.before):
                 self._wrong(f"{submission} lost a device that was there: {end}")
+        elif isinstance(end, AclError) and is_abort(end):
+            if not self.aborts.may_reach(end, submission):
+                self._wrong(f"{submission} is said to have been aborted, or to be behind that, and cannot be: {end}")
         elif isinstance(end, DependencyError):
             failure = self.failures.of(end, submission.after)
             if not failure.may_reach(submission):
@@ -193,6 +213,7 @@ class _Audit:
             failure.session is submission.session and failure.seq == submission.seq for failure in self.failures.all()
         )
         covered = any(failure.may_reach(submission) for failure in self.failures.all())
+        covered = covered or self.aborts.between(submission.before, NEVER)
         if not told and not covered and not self.ledger.lost:
             self._wrong(f"{submission} was cancelled and has failed with {record.code}, which nobody was told")
 

@@ -12,7 +12,7 @@ import anyio.lowlevel
 
 from aioascend import AclError
 from aioascend._native import Operation
-from aioascend.soak.ledger import CANCELLED, Outcome, Submission
+from aioascend.soak.ledger import CANCELLED, NEVER, Outcome, Submission
 
 if TYPE_CHECKING:
     from aioascend.soak.home import Home
@@ -23,8 +23,13 @@ __all__ = ["ENDINGS", "abandon", "take", "wait_for"]
 DEADLINE = 0.0003
 
 
-async def wait_for(lane: Lane, what: Awaitable[object], submission: Submission | None = None) -> None:
-    """Await something and note the outcome, for a submission where it is one's. A cancel passes through."""
+async def wait_for(
+    lane: Lane, what: Awaitable[object], submission: Submission | None = None, *, since: int = 0
+) -> None:
+    """Await something and note the outcome, for a submission where it is one's. A cancel passes through.
+
+    Without a submission, all that is awaited was submitted after the tick `since`.
+    """
     ledger, place = lane.ledger, lane.place
     place.waiting += 1
     outcome: Outcome = CANCELLED
@@ -33,7 +38,7 @@ async def wait_for(lane: Lane, what: Awaitable[object], submission: Submission |
         await what
         outcome = None
     except AclError as error:
-        ledger.tell(error, place.last, ledger.now(place))
+        ledger.tell(error, place.last, ledger.now(place), since=submission.before if submission else since)
         outcome = error
     except BaseException:
         if submission is not None:
@@ -43,8 +48,14 @@ async def wait_for(lane: Lane, what: Awaitable[object], submission: Submission |
         place.waiting -= 1
         place.note(outcome)
         if submission is not None:
-            submission.outcomes.append(outcome)
+            _add_outcome(lane, submission, outcome)
         lane.round.heartbeat += 1
+
+
+def _add_outcome(lane: Lane, submission: Submission, outcome: Outcome) -> None:
+    submission.outcomes.append(outcome)
+    if outcome is not CANCELLED and submission.known == NEVER:
+        submission.known = lane.ledger.now(lane.place)
 
 
 def _note_told_unseen(lane: Lane, submission: Submission, begun: int) -> None:
@@ -53,7 +64,7 @@ def _note_told_unseen(lane: Lane, submission: Submission, begun: int) -> None:
     if isinstance(operation, Operation) and operation.done() and not operation.cancelled():
         error = operation.exception()
         if isinstance(error, AclError):
-            lane.ledger.tell(error, begun, lane.ledger.now(lane.place))
+            lane.ledger.tell(error, begun, lane.ledger.now(lane.place), since=submission.before)
 
 
 async def take(lane: Lane, submission: Submission) -> None:
@@ -138,9 +149,9 @@ async def _gather(lane: Lane, home: Home, made: list[Submission]) -> None:
     for submission, result in zip(made, results, strict=True):
         outcome: Any = CANCELLED if isinstance(result, asyncio.CancelledError) else result
         if isinstance(result, AclError):
-            ledger.tell(result, begun, now)
+            ledger.tell(result, begun, now, since=submission.before)
         place.note(outcome)
-        submission.outcomes.append(outcome)
+        _add_outcome(lane, submission, outcome)
     lane.round.heartbeat += 1
 
 

@@ -11,6 +11,7 @@ import secrets
 import sys
 from pathlib import Path
 
+from aioascend._arguments import check_file
 from aioascend.soak import report
 from aioascend.soak.plan import Rates
 from aioascend.soak.runner import Settings, soak
@@ -20,6 +21,8 @@ __all__ = ["add_arguments", "main"]
 FAILED = 1
 WRONG_USAGE = 2
 LOOPS = ("asyncio", "uvloop", "trio")
+MOST_STREAMS = 128
+"""A lane takes several of the 1024 streams that a device of the simulator has: those of its models count."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +32,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     bound.add_argument("--operations", type=_count, metavar="M", help="how many operations, instead")
     parser.add_argument("--seed", type=int, metavar="S", help="repeats the plan of an earlier run; random by default")
     parser.add_argument("--loop", choices=LOOPS, default="asyncio", help="the event loop; asyncio by default")
-    parser.add_argument("--streams", type=_count, default=8, metavar="N", help="streams with a lane each; 8 by default")
+    parser.add_argument(
+        "--streams",
+        type=_streams,
+        default=8,
+        metavar="N",
+        help=f"streams with a lane each, 1 to {MOST_STREAMS}; 8 by default",
+    )
     parser.add_argument("--faults", type=_share, default=0.01, metavar="RATE", help="per operation; 0.01 by default")
     parser.add_argument(
         "--cancellations", type=_share, default=0.05, metavar="RATE", help="per operation; 0.05 by default"
@@ -42,7 +51,7 @@ def main(args: argparse.Namespace) -> int:
 
     Returns:
         The exit status: 0; 1 when something was not as it must be, after saying what; 2 after a message on stderr that
-        says what is wrong with the arguments.
+        says what is wrong with the arguments, or why the result could not be written.
 
     Raises:
         AioascendError: the library in use is not the simulator.
@@ -50,9 +59,12 @@ def main(args: argparse.Namespace) -> int:
     if args.loop != "asyncio" and importlib.util.find_spec(args.loop) is None:
         print(f"aioascend soak: --loop {args.loop}: it is not installed: pip install {args.loop}", file=sys.stderr)
         return WRONG_USAGE
-    if args.json is not None and (args.json.is_dir() or not args.json.parent.is_dir()):
-        print(f"aioascend soak: --json {args.json}: a file in a folder that exists", file=sys.stderr)
-        return WRONG_USAGE
+    if args.json is not None:
+        try:
+            check_file("--json", args.json)
+        except ValueError as error:
+            print(f"aioascend soak: {error}", file=sys.stderr)
+            return WRONG_USAGE
     seed = secrets.randbelow(1 << 32) if args.seed is None else args.seed
     minutes = 1.0 if args.minutes is None and args.operations is None else args.minutes
     settings = Settings(
@@ -65,9 +77,14 @@ def main(args: argparse.Namespace) -> int:
     report.begin(settings)
     result = soak(settings, report.Progress())
     report.show(result)
+    status = 0 if result.problem is None else FAILED
     if args.json is not None:
-        args.json.write_text(json.dumps(report.to_json(settings, result), indent=1) + "\n", encoding="utf-8")
-    return 0 if result.problem is None else FAILED
+        try:
+            args.json.write_text(json.dumps(report.to_json(settings, result), indent=1) + "\n", encoding="utf-8")
+        except OSError as error:
+            print(f"aioascend soak: --json {args.json}: {error.strerror}", file=sys.stderr)
+            return status or WRONG_USAGE
+    return status
 
 
 def _positive(text: str) -> float:
@@ -84,6 +101,13 @@ def _count(text: str) -> int:
     return value
 
 
+def _streams(text: str) -> int:
+    value = _count(text)
+    if value > MOST_STREAMS:
+        raise argparse.ArgumentTypeError(f"{value} streams are too many for the simulator: at most {MOST_STREAMS}")
+    return value
+
+
 def _share(text: str) -> float:
     value = float(text)
     if not 0 <= value <= 1:
@@ -94,4 +118,5 @@ def _share(text: str) -> float:
 # What argparse calls the values in its messages.
 _positive.__name__ = "number above 0"
 _count.__name__ = "whole number above 0"
+_streams.__name__ = _count.__name__
 _share.__name__ = "rate from 0 to 1"

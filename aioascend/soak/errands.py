@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import anyio
@@ -13,47 +14,27 @@ from aioascend.soak import contents
 from aioascend.soak.awaiting import take, wait_for
 from aioascend.soak.contents import TAGS
 from aioascend.soak.home import Home
-from aioascend.soak.ledger import Refusal
-from aioascend.soak.plan import Act
+from aioascend.soak.ledger import Submission
+from aioascend.soak.models import SharedModel, load_model
+from aioascend.soak.plan import SLOTS, Act
 
 if TYPE_CHECKING:
     from aioascend.soak.lane import Lane
     from aioascend.soak.plan import Errand
 
-__all__ = ["MODEL", "run_errand"]
-
-MODEL = f"""
-name = "soak"
-[[inputs]]
-name = "x"
-dtype = "uint8"
-shape = [{TAGS}]
-[[outputs]]
-name = "copy"
-dtype = "uint8"
-shape = [{TAGS}]
-fill = "copy"
-[[outputs]]
-name = "sum"
-dtype = "int32"
-shape = [1]
-fill = "sum"
-""".encode()
+__all__ = ["run_errand"]
 
 NO_MEMORY = 1 << 20
 NO_LIMIT = float("inf")
 SOON = 0.0003
+ABORTED = (0, 1, 6, 100)  # operations that are submitted just before an abort
 
 
 async def run_errand(lane: Lane, errand: Errand) -> None:
-    """Do it; what the library refuses is noted."""
+    """Do it; it raises what is refused."""
     lane.place.operations += 1
-    try:
-        await _ERRANDS[errand.what](lane, errand)
-    except aa.AclError as error:
-        lane.ledger.refusals.append(Refusal(errand.what, error))
-        lane.place.outcomes["refused"] += 1
     lane.round.heartbeat += 1
+    await _ERRANDS[errand.what](lane, errand)
 
 
 async def _new_stream(lane: Lane, errand: Errand) -> None:
@@ -61,12 +42,14 @@ async def _new_stream(lane: Lane, errand: Errand) -> None:
     if errand.fault is not None:
         lane.round.injector.refuse("aclrtCreateStreamWithConfig", errand.fault._replace(code=207008))
     stream = await lane.npu.create_stream()
-    home = Home(lane, stream, lane.ledger.open(stream), lane.homes[0].model, lane.patterns)
-    made = [home.act(Act(what, 0, 0, errand.tag, None, None)) for what in ("write", "read")]
-    if made[1] is not None and errand.tag % 2:
-        await take(lane, made[1])
-    with anyio.move_on_after(0 if errand.cancelled else NO_LIMIT):
-        await stream.close()
+    try:
+        home = Home(lane, stream, lane.ledger.open(stream), lane.homes[0].model, lane.patterns)
+        made = [home.act(Act(what, 0, 0, errand.tag, None, None)) for what in ("write", "read")]
+        if made[1] is not None and errand.tag % 2:
+            await take(lane, made[1])
+    finally:
+        with anyio.move_on_after(0 if errand.cancelled else NO_LIMIT):
+            await stream.close()
 
 
 async def _stream_given_up(lane: Lane, errand: Errand) -> None:
@@ -82,25 +65,27 @@ async def _stream_given_up(lane: Lane, errand: Errand) -> None:
 async def _new_model(lane: Lane, errand: Errand) -> None:
     if errand.fault is not None:
         lane.round.injector.refuse("aclmdlLoadFromMem", errand.fault._replace(code=207001))
-    model = await lane.npu.load_model(MODEL)
-    lane.ledger.open(model.stream, tracked=False)
+    model = await load_model(lane.npu, lane.ledger)
     try:
         await _call(lane, model, errand)
     finally:
         with anyio.move_on_after(0 if errand.cancelled else NO_LIMIT):
-            await model.close()
+            await model.model.close()
 
 
 async def _call_model(lane: Lane, errand: Errand) -> None:
     await _call(lane, lane.homes[errand.stream].model, errand)
 
 
-async def _call(lane: Lane, model: aa.Model, errand: Errand) -> None:
+async def _call(lane: Lane, shared: SharedModel, errand: Errand) -> None:
     """`await model(x)`: its copies and the run are its own business, the result must be right."""
+    model = shared.model
+    shared.link(shared.own)
     if errand.fault is not None and errand.fault.name == "task":
         lane.round.injector.inject(errand.fault, model.stream, "execute")
     data = contents.pattern(errand.tag)[:TAGS]
     results: list[tuple[np.ndarray, np.ndarray]] = []
+    before = lane.ledger.now(lane.place)
 
     async def call() -> None:
         try:
@@ -108,10 +93,10 @@ async def _call(lane: Lane, model: aa.Model, errand: Errand) -> None:
         except aa.AclError as error:
             if not _was_refused(error):
                 raise
-            lane.ledger.refusals.append(Refusal("a step of a call", error))
+            lane.ledger.refuse(lane.place, "a step of a call", error, before)
 
     with anyio.move_on_after(SOON if errand.cancelled else NO_LIMIT):
-        await wait_for(lane, call())
+        await wait_for(lane, call(), since=before)
     for copy, total in results:
         if copy.tobytes() != data or total.tobytes() != contents.sum_of(data):
             lane.ledger.problem(f"lane {lane.index}: a call of a model gave something else than it must")
@@ -140,7 +125,29 @@ async def _no_memory(lane: Lane, errand: Errand) -> None:
         sim.limit_memory(None)
 
 
+async def _abort(lane: Lane, errand: Errand) -> None:
+    """What is on a stream is discarded, of whatever lane it is; waiting until that is done may be cancelled."""
+    home, ledger = lane.homes[errand.stream], lane.ledger
+    lane.round.injector.injected["abort"] += 1
+    made: list[Submission] = []
+    with lane.round.sim.hold(home.stream) if errand.tag % 3 else contextlib.nullcontext():
+        for number in range(ABORTED[errand.tag % len(ABORTED)]):
+            act = Act(("write", "read", "copy", "run")[number % 4], number % SLOTS, 0, errand.tag, None, None)
+            if (submission := home.act(act)) is not None:
+                made.append(submission)
+        abort = ledger.abort(home.session)
+        with anyio.move_on_after(SOON if errand.cancelled else NO_LIMIT):
+            goes_on = await home.stream.abort()
+            abort.ended = ledger.now(lane.place)
+            if not goes_on and not ledger.lost:
+                ledger.problem(f"lane {lane.index}: stream {home.session.id} does not go on after an abort")
+    if errand.tag % 2:
+        for submission in made:
+            await take(lane, submission)
+
+
 _ERRANDS = {
+    "abort": _abort,
     "new stream": _new_stream,
     "stream given up": _stream_given_up,
     "new model": _new_model,

@@ -8,12 +8,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from aioascend import AclError
-from aioascend.soak.faults import LOST_CODE
-from aioascend.soak.ledger import Ledger, Link, Session, Submission, original
+from aioascend.soak.aborts import Aborts, is_abort
+from aioascend.soak.ledger import NEVER, Ledger, Link, Session, Submission, is_loss, original
 
 __all__ = ["Failure", "Failures"]
-
-NEVER = 1 << 62
 
 _WHERE = re.compile(r"\w+ #(\d+) of stream (\d+)")
 
@@ -62,18 +60,19 @@ class Failure:
 
 
 class Failures:
-    """All failures of a round."""
+    """All failures of a round that have a place in a stream, which the loss of the device and aborts have not."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, aborts: Aborts) -> None:
         self._ledger = ledger
+        self._aborts = aborts
         self._all: dict[tuple[str, int, Session | None], Failure] = {}
         self._by_session: dict[Session, list[Failure]] = defaultdict(list)
         self._sessions: dict[int, list[Session]] = defaultdict(list)
         for session in ledger.sessions:
             self._sessions[session.id].append(session)
         for telling in ledger.tellings:
-            if telling.failure.code == LOST_CODE:
-                continue  # it has no place in a stream
+            if is_loss(telling.failure) or is_abort(telling.failure):
+                continue
             failure = self.of(telling.failure, telling.latest)
             failure.earliest = min(failure.earliest, telling.earliest)
             failure.latest = min(failure.latest, telling.latest)
@@ -101,7 +100,7 @@ class Failures:
 
     def add(self, error: AclError, submission: Submission) -> None:
         """An operation has ended with this error."""
-        if original(error).code == LOST_CODE:
+        if is_loss(error) or is_abort(error):
             return
         failure = self.of(error, submission.after)
         if failure.session is submission.session and failure.seq == submission.seq:
@@ -130,7 +129,11 @@ class Failures:
             return
         # With several failures about, the record or the wait may have been kept back on account of another one.
         reaching = [failure for failure in self._all.values() if failure.may_reach(record) or failure.may_reach(wait)]
-        if len(reaching) == 1 and reaching[0].must_reach(record):
+        if (
+            len(reaching) == 1
+            and reaching[0].must_reach(record)
+            and not self._aborts.between(record.before, reaching[0].earliest)
+        ):
             certain = reaching[0].certain
             certain[link.target] = min(certain.get(link.target, NEVER), wait.seq - 1)
 
@@ -142,7 +145,7 @@ class Failures:
 
     def told_between(self, writer: Submission, reader: Submission) -> bool:
         """Whether somebody may have been told of a failure that reaches their stream, between two operations."""
-        return any(
+        return self._aborts.between(writer.before, reader.after) or any(
             failure.latest >= writer.before and failure.earliest <= reader.after
             for failure in self._all.values()
             if writer.session in failure.possible or writer.session in failure.possible_from_tick

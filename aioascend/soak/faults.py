@@ -11,11 +11,12 @@ from typing import NamedTuple
 from aioascend import Stream
 from aioascend.testing import Simulator
 
-__all__ = ["FAULTS", "LOST_CODE", "Fault", "Injector", "Kind"]
+__all__ = ["FAULTS", "LOST_CODE", "LOST_CODES", "Fault", "Injector", "Kind"]
 
 TASK_CODES = (507011, 507014, 507015, 507017, 507018, 507034, 507035, 507049, 507057, 507899)
 REFUSALS = (507000, 507899, 207001, 207005)
 LOST_CODE = 507010
+LOST_CODES = (LOST_CODE, 107022)  # the second one where a reset came before the loss was noticed
 
 # The call that submits a task of each kind.
 CALLS = {

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from aioascend import AclError, DependencyError, Model, Stream
+from aioascend import AclError, DependencyError, Stream
 from aioascend._native import DeviceBuffer, Event, Operation, PinnedBuffer
 from aioascend.soak import contents
 from aioascend.soak.contents import BUFFER_BYTES, LARGE_BYTES, PATTERNS, TAGS, UNTOUCHED, Content
-from aioascend.soak.ledger import Link, Read, Refusal, Session, Submission, seq_of
+from aioascend.soak.ledger import Link, Read, Session, Submission, seq_of
 from aioascend.soak.plan import SLOTS, Act
 
 if TYPE_CHECKING:
     from aioascend.soak.lane import Lane
+    from aioascend.soak.models import SharedModel
 
 __all__ = ["Home"]
 
@@ -25,7 +26,7 @@ __all__ = ["Home"]
 class Home:
     """One stream of a lane. No two homes share a buffer, so that a buffer's contents follow from the lane's order."""
 
-    def __init__(self, lane: Lane, stream: Stream, session: Session, model: Model, pinned: PinnedBuffer) -> None:
+    def __init__(self, lane: Lane, stream: Stream, session: Session, model: SharedModel, pinned: PinnedBuffer) -> None:
         self.lane = lane
         self.stream = stream
         self.session = session
@@ -54,12 +55,13 @@ class Home:
         try:
             made = call()
         except DependencyError as error:  # of a wait for an event behind a failure
-            ledger.tell(error, before, ledger.now(place))
+            # What was recorded in front of an abort stays discarded, although somebody has been told.
+            since = 0 if kind == "event_wait" else before
+            ledger.tell(error, before, ledger.now(place), since=since)
             place.note(error)
             return None
         except AclError as error:
-            ledger.refusals.append(Refusal(kind, error))
-            place.outcomes["refused"] += 1
+            ledger.refuse(place, kind, error, before)
             return None
         submission = Submission(self.session, seq_of(made), kind, nbytes, before, ledger.now(place), made, read)
         self.session.submissions.append(submission)
@@ -68,8 +70,8 @@ class Home:
 
     def renew(self, slot: int) -> None:
         """Take another buffer: who still uses the old one cannot be told."""
-        self.buffers[slot] = self.lane.npu.empty(BUFFER_BYTES, "uint8")
         self.contents[slot] = None
+        self.buffers[slot] = self.lane.npu.empty(BUFFER_BYTES, "uint8")
 
     def wait_for(self, source: Home, again: bool) -> Submission | None:
         """Let this stream wait for what was submitted to another, by an event that is new or recorded again."""
@@ -137,14 +139,13 @@ class Home:
     def _run(self, act: Act) -> Submission | None:
         if act.slot == act.other:
             return self._fill(act)
-        model = self.lane.shared.model if self.lane.shared and act.tag % 4 == 0 else self.model
+        model = self.lane.shared if self.lane.shared and act.tag % 4 == 0 else self.model
         inputs, outputs = (
             [self.buffers[act.other][:TAGS]],
             [self.buffers[act.slot][:TAGS], self._total.view(1, "int32")],
         )
-        if self.lane.shared is not None and model is self.lane.shared.model:
-            self.lane.shared.link(self.session)
-        submission = self.submit("execute", 0, lambda: self.stream.execute(model, inputs, outputs))
+        model.link(self.session)
+        submission = self.submit("execute", 0, lambda: self.stream.execute(model.model, inputs, outputs))
         if submission is not None:
             content = self.contents[act.other]
             self.contents[act.slot] = copied(content, submission)

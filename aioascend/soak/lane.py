@@ -5,22 +5,23 @@ from __future__ import annotations
 
 import contextlib
 import traceback
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from aioascend import Device, Model
+from aioascend import AclError, Device, RuntimeClosedError
 from aioascend._native import PinnedBuffer
 from aioascend.soak.awaiting import ENDINGS, abandon
 from aioascend.soak.contents import TAGS
 from aioascend.soak.errands import run_errand
 from aioascend.soak.home import Home, copied
-from aioascend.soak.ledger import Ledger, Link, Place, Session, Submission
+from aioascend.soak.ledger import Place, Submission
+from aioascend.soak.models import SharedModel
 from aioascend.soak.plan import Act, Chain, Errand
 
 if TYPE_CHECKING:
     from aioascend.soak.rounds import Round
 
-__all__ = ["Lane", "SharedModel"]
+__all__ = ["Lane"]
 
 AFTER_LOSS = 3  # steps that a lane goes on with when the device is lost
 
@@ -38,21 +39,6 @@ KINDS = {
     "large read": "memcpy_d2h",
     "fresh buffer": "memcpy_h2d",
 }
-
-
-@dataclass
-class SharedModel:
-    """A model that several lanes run, on their streams; the runtime lets each run wait for the one before."""
-
-    model: Model
-    ledger: Ledger
-    users: list[Session] = field(default_factory=list)
-
-    def link(self, session: Session) -> None:
-        """A run is about to be submitted to the stream."""
-        if self.users and self.users[-1] is not session:
-            self.ledger.links.append(Link(self.users[-1], None, session, None, self.ledger.tick()))
-        self.users.append(session)
 
 
 class Lane:
@@ -77,23 +63,35 @@ class Lane:
         self.patterns = patterns
         self.shared = shared
 
-    async def run(self, steps: tuple[Chain | Errand, ...]) -> None:
-        """Do all steps, or, when the device is lost, a few of those that are left."""
+    async def run(self, steps: Iterator[tuple[int, Chain | Errand]]) -> None:
+        """Do all steps; or, when the device is lost, a few that are left, and then, where that is planned, reset it."""
         after_loss = AFTER_LOSS
+        loss = self.round.plan.loss
         step: Chain | Errand | None = None
         try:
-            for number, step in enumerate(steps):
-                if self.round.plan.loss == (self.index, number):
+            for number, step in steps:
+                if loss == (self.index, number):
                     self.round.lose_device()
-                after_loss -= self.ledger.lost
+                after_loss -= self.ledger.gone
                 if after_loss < 0:
                     break
-                if isinstance(step, Chain):
-                    await self._chain(step)
-                else:
-                    await run_errand(self, step)
+                await self._do(step)
+            if self.ledger.gone and loss is not None and loss[0] == self.index:
+                await self.round.reset_device()
         except Exception:
             self.ledger.problem(f"lane {self.index} ended by an exception at {step}\n{traceback.format_exc()}")
+
+    async def _do(self, step: Chain | Errand) -> None:
+        """Whatever of it is refused ends it, and is noted; a launch that is refused does not even end a chain."""
+        before = self.ledger.now(self.place)
+        try:
+            if isinstance(step, Chain):
+                await self._chain(step)
+            else:
+                await run_errand(self, step)
+        except (AclError, RuntimeClosedError, ValueError) as error:
+            what = step.what if isinstance(step, Errand) else "a step of a chain"
+            self.ledger.refuse(self.place, what, error, before)
 
     async def _chain(self, chain: Chain) -> None:
         home = self.homes[chain.stream]
@@ -123,8 +121,8 @@ class Lane:
             return wait
         back = home.wait_for(other, again=act.tag % 5 == 0)
         if back is None:  # nothing keeps this stream from writing to the source meanwhile
-            home.renew(act.slot)
             other.contents[act.other] = None
+            home.renew(act.slot)
         else:
             other.contents[act.other] = copied(home.contents[act.slot], copy, (wait, back))
         return copy

@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from aioascend import AclError, DependencyError, ReportLostError, Stream
+from aioascend import AclError, AioascendError, DependencyError, DeviceLostError, ReportLostError, Stream
 from aioascend._native import Event, Operation
 from aioascend.soak.contents import UNTOUCHED, Content
 
 __all__ = [
     "CANCELLED",
+    "NEVER",
+    "Abort",
     "Ledger",
     "Link",
     "Place",
@@ -26,6 +28,7 @@ __all__ = [
     "Session",
     "Submission",
     "Telling",
+    "is_loss",
     "name_of",
     "original",
     "seq_of",
@@ -40,6 +43,8 @@ class _Cancelled:
 
 
 CANCELLED = _Cancelled()
+NEVER = 1 << 62
+"""A tick that does not come."""
 Outcome = AclError | _Cancelled | None
 
 
@@ -97,6 +102,7 @@ class Submission:
         read: For a copy to the host, what must come of it.
         abandoned: Whether it, or a wait for it, was cancelled.
         outcomes: What those who awaited it got.
+        known: The tick when somebody had got that; from then on nothing happens to it any more.
     """
 
     session: Session
@@ -109,6 +115,7 @@ class Submission:
     read: Read | None = None
     abandoned: bool = False
     outcomes: list[Outcome] = field(default_factory=list)
+    known: int = NEVER
 
     def __str__(self) -> str:
         return f"{self.kind} #{self.seq} of stream {self.session.id} ({self.nbytes} bytes)"
@@ -135,20 +142,37 @@ class Link:
 
 @dataclass(slots=True, eq=False)
 class Telling:
-    """Somebody was told of a failure, after the tick `earliest` and before `latest`."""
+    """Somebody was told of a failure, after the tick `earliest` and before `latest`.
+
+    Attributes:
+        since: What has failed was submitted after this tick.
+        handler: It was an exception handler, as nobody else had been told.
+    """
 
     failure: AclError
     earliest: int
     latest: int
-    handler: bool  # an exception handler, as nobody else had been told
+    since: int
+    handler: bool
 
 
 @dataclass(slots=True, eq=False)
 class Refusal:
-    """A call that raised, so that nothing was submitted."""
+    """A call that raised, between two ticks, so that nothing was submitted."""
 
     what: str
-    error: AclError
+    error: AioascendError | ValueError
+    before: int
+    after: int
+
+
+@dataclass(slots=True, eq=False)
+class Abort:
+    """A stream was aborted, between two ticks; the second one is not known when the wait for it was cancelled."""
+
+    session: Session
+    begun: int
+    ended: int = NEVER
 
 
 def name_of(outcome: Outcome) -> str:
@@ -177,7 +201,8 @@ class Ledger:
     Attributes:
         tick: Orders what is done in different threads.
         problems: What was wrong, in sentences.
-        lost: Whether the device was lost.
+        lost: Whether the device was lost,
+        back: and from which tick on the lanes have it again.
         memory_ran_out: Whether there was none for a while.
     """
 
@@ -188,8 +213,10 @@ class Ledger:
         self.links: list[Link] = []
         self.tellings: list[Telling] = []
         self.refusals: list[Refusal] = []
+        self.aborts: list[Abort] = []
         self.problems: list[str] = []
         self.lost = False
+        self.back = NEVER
         self.memory_ran_out = False
 
     def place(self) -> Place:
@@ -207,10 +234,26 @@ class Ledger:
         place.last = tick = self.tick()
         return tick
 
-    def tell(self, error: AclError, earliest: int, latest: int, *, handler: bool = False) -> None:
+    def tell(self, error: AclError, earliest: int, latest: int, *, since: int = 0, handler: bool = False) -> None:
         """An await, a call or a handler got this error; nobody had, before `earliest`, in the same way."""
         if not isinstance(error, ReportLostError):
-            self.tellings.append(Telling(original(error), earliest, latest, handler))
+            self.tellings.append(Telling(original(error), earliest, latest, since, handler))
+
+    def refuse(self, place: Place, what: str, error: AioascendError | ValueError, before: int) -> None:
+        """A call that was made after the tick `before` has raised this."""
+        self.refusals.append(Refusal(what, error, before, self.now(place)))
+        place.outcomes["refused"] += 1
+
+    def abort(self, session: Session) -> Abort:
+        """A stream is about to be aborted."""
+        abort = Abort(session, self.tick())
+        self.aborts.append(abort)
+        return abort
+
+    @property
+    def gone(self) -> bool:
+        """Whether the device is lost, and has not come back."""
+        return self.lost and self.back == NEVER
 
     def problem(self, text: str) -> None:
         """Something is wrong."""
@@ -222,6 +265,11 @@ def original(error: AclError) -> AclError:
     if isinstance(error, DependencyError) and isinstance(error.__cause__, AclError):
         return error.__cause__
     return error
+
+
+def is_loss(error: AclError) -> bool:
+    """Whether the loss of the device is behind it."""
+    return isinstance(original(error), DeviceLostError)
 
 
 def seq_of(made: Operation | Event) -> int:

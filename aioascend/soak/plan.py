@@ -29,13 +29,14 @@ ENDINGS = {"last": 30, "each": 16, "gather": 16, "event": 10, "stream": 8, "twic
 CANCELS = {"operation": 3, "task": 4, "deadline": 3, "deadline passed": 2}
 
 # What is done beside chains, and how often one comes in place of a chain.
-ERRANDS = {"new stream": 4, "new model": 3, "call model": 8, "no memory": 1, "stream given up": 2}
-ERRANDS_WITHOUT_FAULTS = {what: weight for what, weight in ERRANDS.items() if what != "no memory"}
+ERRANDS = {"new stream": 4, "new model": 3, "call model": 8, "no memory": 1, "stream given up": 2, "abort": 3}
+ERRANDS_WITHOUT_FAULTS = {what: weight for what, weight in ERRANDS.items() if what not in ("no memory", "abort")}
 ERRAND_RATE = 0.03
 
 BURST_RATE = 0.01
 BURST = 100  # operations behind a hold: more than the device takes, so that the rest waits on the host
 LOSS_RATE = 0.05  # rounds in which the device is lost
+RESETS = (0, 1, 2)  # how often it is reset then
 
 PROFILES = ("instant", "brisk", "busy")
 FLIGHT_LIMITS = (16, 64, 512)
@@ -99,6 +100,8 @@ class RoundPlan:
     shuffled: bool
     loss: tuple[int, int] | None
     """Before which step of which lane the device is lost."""
+    resets: int
+    """How often the device is reset then, at once; the lanes go on if it is."""
     digest: str
 
 
@@ -117,9 +120,10 @@ def plan_round(seed: int, number: int, operations: int, rates: Rates) -> RoundPl
     if number and dice.random() < LOSS_RATE and rates.faults:
         lane = dice.randrange(rates.streams)
         loss = (lane, dice.randrange(len(lanes[lane]) // 2, len(lanes[lane]) + 1))
+    resets = dice.choice(RESETS) if loss else 0
     fixed = (dice.choice(PROFILES), dice.choice(FLIGHT_LIMITS), dice.random() < 0.5, dice.random() < 0.5)
-    digest = hashlib.sha256(repr((lanes, fixed, loss)).encode()).hexdigest()
-    return RoundPlan(number, operations, tuple(lanes), *fixed, loss, digest)
+    digest = hashlib.sha256(repr((lanes, fixed, loss, resets)).encode()).hexdigest()
+    return RoundPlan(number, operations, tuple(lanes), *fixed, loss, resets, digest)
 
 
 def _dice(seed: str) -> random.Random:

@@ -20,13 +20,14 @@ import numpy as np
 
 import aioascend as aa
 from aioascend._native import PinnedBuffer
+from aioascend.device import DeviceContext
 from aioascend.soak import contents
 from aioascend.soak.contents import BUFFER_BYTES, PATTERNS
-from aioascend.soak.errands import MODEL
 from aioascend.soak.faults import LOST_CODE, Injector
 from aioascend.soak.home import Home
-from aioascend.soak.lane import Lane, SharedModel
-from aioascend.soak.ledger import Ledger, Session
+from aioascend.soak.lane import Lane
+from aioascend.soak.ledger import Ledger, Session, is_loss
+from aioascend.soak.models import SharedModel, load_model
 from aioascend.soak.plan import THREAD_LANES, RoundPlan
 from aioascend.testing import Simulator
 
@@ -71,7 +72,9 @@ class Round:
         self.heartbeat = 0
         self.loss_seconds = 0.0
         self._lost_at = 0.0
-        self._thread_ready = threading.Event()
+        self._was_reset = False
+        self._devices: list[aa.Device] = []
+        self._steps = [iter(enumerate(steps)) for steps in plan.lanes]
         self.loops: list[asyncio.AbstractEventLoop] = []
         self._options: dict[str, Any] = {"flight_limit": plan.flight_limit, "report_timeout": REPORT_TIMEOUT_S}
 
@@ -82,13 +85,31 @@ class Round:
         self.injector.injected["lost device"] += 1
         self.sim.lose_device(DEVICE, LOST_CODE)
 
+    async def reset_device(self) -> None:
+        """Bring the lost device back, if that is planned, while others are still busy with what they had there."""
+        if not self.plan.resets:
+            return
+        self.sim.restore_device(DEVICE)
+        self.injector.injected["reset"] += 1
+        async with anyio.create_task_group() as group:
+            for npu in self._devices[: self.plan.resets]:
+                group.start_soon(self._reset, npu)
+        self._was_reset = True
+
+    async def _reset(self, npu: aa.Device) -> None:
+        with contextlib.suppress(aa.RuntimeClosedError):  # the thread may have ended, and closed its device
+            await self._ask(npu.reset)
+
     async def run(self) -> None:
         """Do what is planned, and close everything."""
         self._set_up()
         with self._unraisable_noted(), self._unhandled_noted():
-            async with aa.open_device(DEVICE, backend="sim", **self._options) as npu:
+            async with self._open() as npu:
                 await self._run_lanes(npu)
-                if self.ledger.lost:
+                if self._was_reset:  # on with the rest, on streams, models and buffers that are new
+                    self.ledger.back = self.ledger.tick()
+                    await self._run_lanes(npu)
+                elif self.ledger.lost:
                     self.sim.restore_device(DEVICE)
 
     def _set_up(self) -> None:
@@ -102,48 +123,51 @@ class Round:
         self.sim.shuffle_reports(self.plan.shuffled)
 
     async def _run_lanes(self, npu: aa.Device) -> None:
-        lanes = self.plan.lanes[:-THREAD_LANES]
-        streams = [await npu.create_stream() for _ in lanes]
+        indices = range(len(self.plan.lanes) - THREAD_LANES)
+        streams = [await self._ask(npu.create_stream) for _ in indices]
         used = [(stream, self.ledger.open(stream)) for stream in streams]
-        shared = SharedModel(await npu.load_model(MODEL), self.ledger)
-        patterns = await _patterns(npu)
-        made = [
+        shared = await self._ask(lambda: load_model(npu, self.ledger))
+        patterns = await self._patterns(npu)
+        lanes = [
             await self._lane(npu, index, (used[index], used[(index + 1) % len(used)]), patterns, shared)
-            for index in range(len(lanes))
+            for index in indices
         ]
-        thread = threading.Thread(target=self._run_thread, args=(used[0],), name="aioascend-soak")
+        self._devices = [npu]
+        ready = threading.Event()
+        thread = threading.Thread(target=self._run_thread, args=(used[0], ready), name="aioascend-soak")
         thread.start()
-        await anyio.to_thread.run_sync(self._thread_ready.wait)
+        await anyio.to_thread.run_sync(ready.wait)
         try:
             async with anyio.create_task_group() as group:
-                for lane, steps in zip(made, lanes, strict=True):
-                    group.start_soon(lane.run, steps)
+                for lane in lanes:
+                    group.start_soon(lane.run, self._steps[lane.index])
         finally:
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(thread.join)
-        if self.ledger.lost:
+        if self.ledger.gone:
             self.loss_seconds = time.monotonic() - self._lost_at
         async with anyio.create_task_group() as group:
             for stream in streams:
                 group.start_soon(stream.close)
 
-    def _run_thread(self, shared: Used) -> None:
+    def _run_thread(self, shared: Used, ready: threading.Event) -> None:
         """A thread with a loop of its own; it opens the device for itself and shares a stream with the others."""
 
         async def work(npu: aa.Device) -> None:
-            stream = await npu.create_stream()
+            stream = await self._ask(npu.create_stream)
             own = (stream, self.ledger.open(stream))
-            patterns = await _patterns(npu)
+            patterns = await self._patterns(npu)
             indices = range(len(self.plan.lanes) - THREAD_LANES, len(self.plan.lanes))
             lanes = [await self._lane(npu, index, (own, shared), patterns, None) for index in indices]
-            self._thread_ready.set()
+            self._devices.append(npu)
+            ready.set()
             async with anyio.create_task_group() as group:
-                for lane, index in zip(lanes, indices, strict=True):
-                    group.start_soon(lane.run, self.plan.lanes[index])
+                for lane in lanes:
+                    group.start_soon(lane.run, self._steps[lane.index])
 
         async def main() -> None:
             with self._unhandled_noted():
-                async with aa.open_device(DEVICE, backend="sim", **self._options) as npu:
+                async with await self._ask(self._open) as npu:
                     await work(npu)
 
         try:
@@ -151,7 +175,7 @@ class Round:
         except Exception:
             self.ledger.problem(f"the thread ended by an exception\n{traceback.format_exc()}")
         finally:
-            self._thread_ready.set()
+            ready.set()
 
     async def _lane(
         self,
@@ -166,9 +190,30 @@ class Round:
         return lane
 
     async def _home(self, lane: Lane, stream: aa.Stream, session: Session) -> Home:
-        model = await lane.npu.load_model(MODEL)
-        self.ledger.open(model.stream, tracked=False)
-        return Home(lane, stream, session, model, await lane.npu.pinned(BUFFER_BYTES, "uint8"))
+        model = await self._ask(lambda: load_model(lane.npu, self.ledger))
+        pinned = await self._ask(lambda: lane.npu.pinned(BUFFER_BYTES, "uint8"))
+        return Home(lane, stream, session, model, pinned)
+
+    async def _patterns(self, npu: aa.Device) -> PinnedBuffer:
+        pinned = await self._ask(lambda: npu.pinned((PATTERNS, BUFFER_BYTES), "uint8"))
+        for row in range(PATTERNS):
+            pinned.array[row] = np.frombuffer(contents.pattern(row), np.uint8)
+        return pinned
+
+    def _open(self) -> DeviceContext:
+        return aa.open_device(DEVICE, backend="sim", **self._options)
+
+    async def _ask(self, make: Callable[[], Awaitable[T]]) -> T:
+        """Ask for something as often as need be: calls may still be due to fail, of what was done before a reset."""
+        place = self.ledger.place()
+        while True:
+            before = self.ledger.now(place)
+            try:
+                return await make()
+            except aa.AclError as error:
+                self.ledger.refuse(place, "something to begin with", error, before)
+                if is_loss(error):
+                    raise
 
     @contextlib.contextmanager
     def _unhandled_noted(self) -> Iterator[None]:
@@ -188,7 +233,7 @@ class Round:
     def _unraisable_noted(self) -> Iterator[None]:
         """Where no asyncio loop runs, failures are told to sys.unraisablehook."""
         before = sys.unraisablehook
-        sys.unraisablehook = lambda given: self.handled(given.err_msg or "", given.exc_value)
+        sys.unraisablehook = lambda given: self.handled(given.err_msg or str(given.object), given.exc_value)
         try:
             yield
         finally:
@@ -202,10 +247,3 @@ class Round:
         place = self.ledger.places.get(threading.get_ident())
         now = self.ledger.tick()
         self.ledger.tell(error, place.last if place else 0, now, handler=True)
-
-
-async def _patterns(npu: aa.Device) -> PinnedBuffer:
-    pinned = await npu.pinned((PATTERNS, BUFFER_BYTES), "uint8")
-    for row in range(PATTERNS):
-        pinned.array[row] = np.frombuffer(contents.pattern(row), np.uint8)
-    return pinned

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -252,3 +254,76 @@ async def test_what_an_abort_discards_is_not_taken_for_done(npu: aa.Device, stre
         assert await stream.abort()
         assert isinstance(await error_of(operation), aa.TaskError)
     sim.release(stream)
+
+
+class InterruptedLoop(asyncio.SelectorEventLoop):
+    """Does something when the runtime registers with it, which is in the midst of the first submit."""
+
+    meanwhile: Callable[[], object]
+
+    def add_reader(self, *args: Any) -> None:
+        self.meanwhile()
+        super().add_reader(*args)
+
+
+@pytest.mark.asyncio_only
+async def test_a_wait_is_submitted_while_its_record_is_discarded(
+    npu: aa.Device, stream: aa.Stream, other: aa.Stream, sim: Simulator
+) -> None:
+    """Between a look at the event and the wait for it, which would be for ever."""
+    buffer, target = npu.empty(16, "uint8"), np.zeros(16, "uint8")
+    await other.memset(buffer, 0)
+    await held_stream(stream, sim, buffer)
+    discarded = stream.memset(buffer, 1)
+    event = stream.record()
+    here = asyncio.get_running_loop()
+
+    async def use() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, InterruptedLoop)
+        loop.meanwhile = lambda: asyncio.run_coroutine_threadsafe(stream.abort(), here).result(60)
+        error = await error_of(wait_and_copy())
+        assert isinstance(error, aa.DependencyError)
+        assert error.code == 107023
+
+    async def wait_and_copy() -> None:
+        other.wait(event)
+        await other.memcpy(target, buffer)
+
+    def in_a_thread() -> None:
+        loop = InterruptedLoop()
+        try:
+            loop.meanwhile = lambda: None  # asyncio reads from a pipe of its own
+            loop.run_until_complete(use())
+        finally:
+            loop.close()
+
+    await anyio.to_thread.run_sync(in_a_thread)
+    sim.release(stream)
+    assert isinstance(await error_of(discarded), aa.TaskError)
+    await other.memset(buffer, 2)
+
+
+async def test_a_record_that_is_being_launched_says_nothing_of_what_is_discarded(
+    npu: aa.Device, stream: aa.Stream, other: aa.Stream, sim: Simulator
+) -> None:
+    """The worker is in the midst of it, and is refused; the event was never recorded, which looks like a done one."""
+    buffer, target = npu.empty(16, "uint8"), np.zeros(16, "uint8")
+    async with npu.create_stream() as third:
+        for each in (stream, other, third):
+            await each.memset(buffer, 0)
+        sim.set_queue_depth(4)
+        sim.set_call_latency("aclrtMalloc", 0.3)  # or what needs memory would be launched from here, and block
+        with sim.hold(third):
+            stream.wait(third.record())
+            discarded = [stream.memset(buffer, 1) for _ in range(2)]
+            stream.memset(npu.empty(3 << 20, "uint8"), 1)  # waits for its memory, so the worker launches what follows
+            event = stream.record()
+            other.wait(event)
+            behind = other.memcpy(target, buffer)
+            await anyio.to_thread.run_sync(sim.wait_blocked, stream)
+            assert await stream.abort()
+        sim.set_queue_depth(None)
+        assert [type(await error_of(operation)) for operation in discarded] == [aa.TaskError] * 2
+        assert isinstance(await error_of(event), aa.TaskError)
+        assert isinstance(await error_of(behind), aa.DependencyError)

@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
+from aioascend._arguments import check_file
 from aioascend.soak.balance import ENOUGH_ROUNDS, Growth
 from aioascend.soak.plan import Rates, plan_round
 
 WATCHDOG_S = 120
 RATES = Rates(faults=0.01, cancellations=0.05, streams=8)
+MANY_ABORTS = "from aioascend.soak import plan\nplan.ERRANDS['abort'] = 60\n"
 SHORT = ("--operations", "1500", "--seed", "7")
 
 
@@ -48,6 +50,7 @@ def test_a_short_run_passes_on_every_loop(results: dict[str, Any]) -> None:
         assert result["ended"]["success"] > 700
         assert result["ended"]["DependencyError"] > 10
         assert result["faults"]["task"] > 10
+        assert result["faults"]["abort"] > 0
         assert sum(result["cancellations"].values()) > 20
 
 
@@ -97,10 +100,22 @@ def test_the_plan_has_what_was_asked_for() -> None:
             id="a success that must not be",
         ),
         pytest.param(
+            MANY_ABORTS
+            + "from aioascend.soak.ledger import Abort, Ledger\nLedger.abort = lambda self, session: Abort(session, 0)",
+            "is said to have been aborted, or to be behind that, and cannot be",
+            id="an abort that was not one",
+        ),
+        pytest.param(
+            MANY_ABORTS + "from aioascend.soak import aborts\naborts.FAILURES = 0",
+            "somebody was told once more",
+            id="an abort that is told again",
+        ),
+        pytest.param(
             "from aioascend.soak import rounds\n"
-            "patterns = rounds._patterns\nkept = []\n"
-            "async def keep(npu):\n    kept.append(await npu.pinned(16, 'uint8'))\n    return await patterns(npu)\n"
-            "rounds._patterns = keep",
+            "patterns = rounds.Round._patterns\nkept = []\n"
+            "async def keep(self, npu):\n"
+            "    kept.append(await npu.pinned(16, 'uint8'))\n    return await patterns(self, npu)\n"
+            "rounds.Round._patterns = keep",
             "host_blocks in the simulator, and were 0",
             id="a counter that does not balance",
         ),
@@ -124,6 +139,30 @@ def test_what_is_wrong_is_noticed(planted: str, said: str, tmp_path: Path) -> No
     assert problem["round"] == 0
     assert any(said in sentence for sentence in problem["sentences"])
     assert problem["sentences"][0] in done.stdout
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+def test_the_device_is_lost_in_every_round(loop: str, tmp_path: Path) -> None:
+    """And comes back in some of them; no lane ends by an exception."""
+    file = tmp_path / "result.json"
+    done = soak(
+        *("--operations", "4000", "--seed", "2", "--loop", loop, "--json", str(file)),
+        planted="from aioascend.soak import plan, runner\nplan.LOSS_RATE = 1\nrunner.ROUND_OPERATIONS = 500",
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    result = json.loads(file.read_text(encoding="utf-8"))
+    assert result["rounds"] > 6
+    assert result["faults"]["lost device"] > 4
+    assert 0 < result["faults"]["reset"] < result["faults"]["lost device"]
+    assert result["ended"]["DeviceLostError"] > 10
+
+
+def test_a_result_that_cannot_be_written() -> None:
+    done = soak("--operations", "100", "--json", "/dev/full")
+    assert done.returncode == 2
+    assert "all as it must be" in done.stdout
+    assert done.stderr == "aioascend soak: --json /dev/full: No space left on device\n"
 
 
 def test_nothing_moves() -> None:
@@ -156,7 +195,10 @@ def test_growth_is_judged_by_the_second_half() -> None:
         ("--faults", "1.5"),
         ("--minutes", "1", "--operations", "5"),
         ("--loop", "gevent"),
+        ("--streams", "129"),
         ("--json", "no/such/folder/file.json"),
+        ("--json", "/proc/no.json"),
+        ("--json", "a" * 300),
     ],
 )
 def test_arguments_that_are_wrong(arguments: tuple[str, ...]) -> None:
@@ -174,3 +216,12 @@ def test_nothing_is_written_where_nothing_can_be(tmp_path: Path, capsys: pytest.
 
     assert cli.main(["soak", "--json", str(tmp_path)]) == 2
     assert str(tmp_path) in capsys.readouterr().err
+
+
+def test_looking_whether_a_file_can_be_written_leaves_no_trace(tmp_path: Path) -> None:
+    new, old = tmp_path / "new.json", tmp_path / "old.json"
+    old.write_text("as it was", encoding="utf-8")
+    for path in (new, old, Path("/dev/null")):
+        check_file("--json", path)
+    assert not new.exists()
+    assert old.read_text(encoding="utf-8") == "as it was"
