@@ -326,10 +326,7 @@ aclError Stream::destroy() {
         if (destroyed_) {
             return 0;
         }
-        wanted_seq_ = last_seq_.load();
-        if (!drained() && issued_seq_ >= wanted_seq_ && wanted_seq_ > marker_seq_) {
-            launch_marker();
-        }
+        want_all();
         // A report may still be on its way for a marker that covers nothing new; its memory must outlive it.
         drained_.wait(lock, [this] { return (drained() && markers_.empty()) || shutting_down(); });
         if (destroyed_ || shutting_down()) {
@@ -388,6 +385,20 @@ void Stream::destroy_when_drained() {
     destroy_due_ = true;
     if (drained() && markers_.empty()) {
         post_destroy();
+    } else if (foreign_) {  // its reports are asked for by the worker
+        wanted_seq_ = last_seq_.load();
+        wake_worker();
+    } else {
+        ContextGuard guard(device_.api(), device_.context());
+        want_all();
+    }
+}
+
+// With mutex_ held, in the device's context.
+void Stream::want_all() {
+    wanted_seq_ = last_seq_.load();
+    if (!drained() && issued_seq_ >= wanted_seq_ && wanted_seq_ > marker_seq_) {
+        launch_marker();
     }
 }
 

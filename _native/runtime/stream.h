@@ -159,6 +159,7 @@ private:
     void note_open_taints();
     void take_failures(uint64_t seq, Stream &source, uint64_t source_seq);
     void wake_worker();
+    void want_all();
     void post_destroy();
     void note_drained();
     bool drained() const { return in_flight_ == 0 && queue_.empty() && finishing_ == 0 && !aborting_; }

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <cmath>
 #include <limits>
+#include <system_error>
 
 #include "toml_text.h"
 
@@ -381,11 +383,15 @@ Value TomlReader::number(std::string token) {
         if (dot != std::string::npos && !std::isdigit(static_cast<unsigned char>(body[dot + 1]))) {
             bad();
         }
-        double parsed = std::stod(token, &used);
-        if (used != token.size()) {
+        double parsed = 0;  // not std::stod, which goes by the locale
+        const auto [end, error] = std::from_chars(body.data(), body.data() + body.size(), parsed);
+        if (error == std::errc::result_out_of_range) {
+            throw std::out_of_range(body);
+        }
+        if (error != std::errc() || end != body.data() + body.size()) {
             bad();
         }
-        return parsed;
+        return negative ? -parsed : parsed;
     } catch (const std::invalid_argument &) {
         bad();
     } catch (const std::out_of_range &) {

@@ -24,6 +24,7 @@ constexpr uint64_t pad = 32;  // what the real allocator adds to every block
 // them.
 constexpr size_t quarantine_bytes = 64u << 20;
 constexpr size_t quarantine_blocks = 256;
+constexpr size_t poisoned_bytes = 16u << 20;
 
 uint64_t round_up(uint64_t size) { return (size + 31) / 32 * 32; }
 
@@ -81,7 +82,7 @@ std::deque<std::pair<void *, size_t>> overflow(Map &all) {
 
 void retire(void *p, size_t size, bool poison) {
     if (poison) {
-        std::memset(p, 0xDB, size);
+        std::memset(p, 0xDB, std::min(size, poisoned_bytes));  // not the whole of what was never written to
     }
     Map &all = map();
     std::deque<std::pair<void *, size_t>> old;
