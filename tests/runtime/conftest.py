@@ -192,3 +192,9 @@ async def stream(npu: aa.Device) -> AsyncIterator[aa.Stream]:
 async def other(npu: aa.Device) -> AsyncIterator[aa.Stream]:
     async with npu.create_stream() as stream:
         yield stream
+
+
+@pytest.fixture(params=["eager", "lazy"])
+def delivery(request: pytest.FixtureRequest, sim: Simulator) -> None:
+    """When the library tells of a failed task is not specified: before what follows it, or when somebody asks."""
+    sim.set_exception_delivery(request.param)

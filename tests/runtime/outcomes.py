@@ -12,6 +12,8 @@ from aioascend import _native
 from aioascend._backend import Backend, load_backend
 from aioascend._opened import Opened
 
+AICORE_EXCEPTION = 507015
+
 
 async def error_of(awaitable: Awaitable[object]) -> aa.AioascendError | None:
     """What awaiting it raises; bounded, should nothing come of it."""

@@ -7,7 +7,6 @@ import asyncio
 import ctypes
 import gc
 import sys
-import time
 from typing import Any
 
 import anyio
@@ -16,17 +15,9 @@ import pytest
 
 import aioascend as aa
 from aioascend.testing import Simulator
-from runtime.outcomes import device_without, error_of
+from runtime.outcomes import AICORE_EXCEPTION, device_without, error_of
 
 pytestmark = pytest.mark.anyio
-
-AICORE_EXCEPTION = 507015
-
-
-@pytest.fixture(params=["eager", "lazy"])
-def delivery(request: pytest.FixtureRequest, sim: Simulator) -> None:
-    """When the library tells of a failed task is not specified: before what follows it, or when somebody asks."""
-    sim.set_exception_delivery(request.param)
 
 
 @pytest.mark.usefixtures("delivery")
@@ -128,119 +119,6 @@ async def test_a_failure_nobody_awaits_goes_to_the_unraisable_hook_under_trio(
     assert "TaskError: memset #1" in written
 
 
-@pytest.mark.usefixtures("delivery")
-async def test_a_failure_crosses_streams_through_events(
-    npu: aa.Device, stream: aa.Stream, other: aa.Stream, sim: Simulator
-) -> None:
-    buffer = npu.empty(16, "uint8")
-    await stream.memset(buffer, 0)
-    await other.memset(buffer, 0)
-    sim.fail_task(stream=stream, code=AICORE_EXCEPTION)
-    with sim.hold(stream):
-        failed = stream.memset(buffer, 1)
-        event = stream.record()
-        before = other.memset(npu.empty(4, "uint8"), 0)
-        other.wait(event)
-        behind = other.memcpy(np.zeros(16, "uint8"), buffer)
-    assert await error_of(before) is None
-    error = await error_of(behind)
-    assert isinstance(error, aa.DependencyError)
-    assert error.__cause__ is await error_of(failed)
-    with pytest.raises(aa.DependencyError):
-        other.wait(event)
-    assert await error_of(other.memset(buffer, 1)) is None
-    assert await error_of(stream.memset(buffer, 1)) is None
-
-
-@pytest.mark.usefixtures("delivery")
-async def test_what_is_submitted_behind_a_wait_after_somebody_was_told_is_fresh(
-    npu: aa.Device, stream: aa.Stream, other: aa.Stream, sim: Simulator
-) -> None:
-    async with npu.create_stream() as third:
-        buffer = npu.empty(16, "uint8")
-        for each in (stream, other, third):
-            await each.memset(buffer, 0)
-        sim.fail_task(stream=stream, code=AICORE_EXCEPTION)
-        with sim.hold(other), sim.hold(third):
-            failed = stream.memset(buffer, 1)
-            third.wait(stream.record())
-            behind = third.memset(buffer, 2)
-            other.wait(third.record())
-            further_behind = other.memset(buffer, 3)
-            assert isinstance(await error_of(failed), aa.TaskError)
-            fresh = [third.memset(buffer, 4), other.memset(buffer, 5)]
-        assert isinstance(await error_of(behind), aa.DependencyError)
-        assert isinstance(await error_of(further_behind), aa.DependencyError)
-        assert [await error_of(operation) for operation in fresh] == [None, None]
-
-
-async def test_streams_may_wait_for_each_other_any_number_of_times(
-    npu: aa.Device, stream: aa.Stream, other: aa.Stream, sim: Simulator
-) -> None:
-    buffer = npu.empty(16, "uint8")
-    for each in (stream, other):
-        await each.memset(buffer, 0)
-    sim.fail_task(stream=stream, kind="memset", nth=2, code=AICORE_EXCEPTION)
-    with sim.hold(stream), sim.hold(other):
-        operations = []
-        for _ in range(200):  # handing a buffer to and fro
-            operations.append(stream.memset(buffer, 1))
-            other.wait(stream.record())
-            operations.append(other.memset(buffer, 2))
-            stream.wait(other.record())
-    errors = [await error_of(operation) for operation in operations]
-    assert errors[:2] == [None, None]
-    assert isinstance(errors[2], aa.TaskError)
-    assert all(isinstance(error, aa.DependencyError) and error.__cause__ is errors[2] for error in errors[3:])
-
-
-async def test_each_of_two_failures_reaches_what_waits_for_both(
-    npu: aa.Device, stream: aa.Stream, other: aa.Stream, sim: Simulator
-) -> None:
-    async with npu.create_stream() as third:
-        buffer = npu.empty(16, "uint8")
-        for each in (stream, other, third):
-            await each.memset(buffer, 0)
-        with sim.hold(stream), sim.hold(other), sim.hold(third):
-            sim.fail_task(stream=stream, kind="memset", code=AICORE_EXCEPTION)
-            sim.fail_task(stream=other, kind="memset", code=507017)
-            one = stream.memset(buffer, 1)
-            one.add_waiter(lambda _: None)  # its report comes before the wait
-            two = other.memset(buffer, 2)
-            stream.wait(other.record())
-            third.wait(stream.record())
-            behind_both = third.memset(buffer, 3)
-            sim.release(stream)
-            assert getattr(await error_of(one), "code", 0) == AICORE_EXCEPTION
-            sim.release(other)
-            await anyio.to_thread.run_sync(sim.wait_tasks, other, 4)  # the failure has happened, and nobody was told
-            sim.release(third)
-            assert isinstance(await error_of(behind_both), aa.DependencyError)
-            behind_the_other = third.memset(buffer, 4)
-        error = await error_of(behind_the_other)
-        assert isinstance(error, aa.DependencyError)
-        assert error.__cause__ is await error_of(two)
-
-
-async def test_a_failure_behind_a_wait_for_one_that_has_been_told_is_told_itself(
-    npu: aa.Device, stream: aa.Stream, other: aa.Stream, sim: Simulator
-) -> None:
-    buffer = npu.empty(16, "uint8")
-    for each in (stream, other):
-        await each.memset(buffer, 0)
-    sim.fail_task(stream=stream, code=AICORE_EXCEPTION)
-    with sim.hold(other):
-        failed = stream.memset(buffer, 1)
-        other.wait(stream.record())
-        assert isinstance(await error_of(failed), aa.TaskError)
-        sim.fail_task(stream=other, kind="memset", code=507017)
-        failed_too, behind = other.memset(buffer, 2), other.memset(buffer, 3)
-    error = await error_of(failed_too)
-    assert error is not None
-    assert getattr(error, "code", 0) == 507017
-    assert isinstance(await error_of(behind), aa.DependencyError)
-
-
 async def test_a_refused_launch_raises_from_the_call(npu: aa.Device, stream: aa.Stream, sim: Simulator) -> None:
     buffer = npu.empty(16, "uint8")
     await stream.memset(buffer, 0)
@@ -339,21 +217,6 @@ async def test_older_libraries_narrow_a_failure_to_a_group(
         assert await error_of(stream.memset(buffer, 3)) is None
 
 
-async def test_an_event_that_was_never_recorded_because_of_a_failure_holds_nobody_up(
-    npu: aa.Device, stream: aa.Stream, other: aa.Stream, sim: Simulator
-) -> None:
-    buffer = npu.empty(16, "uint8")
-    await stream.memset(buffer, 0)
-    sim.fail_task(stream=stream, code=AICORE_EXCEPTION)
-    stream.memset(buffer, 1)
-    await anyio.to_thread.run_sync(sim.wait_tasks, stream, 3)
-    await other.memset(npu.empty(4, "uint8"), 0)  # with its report the failure has become known
-    event = stream.record()
-    with pytest.raises(aa.DependencyError):
-        other.wait(event)
-    await other.memset(buffer, 3)
-
-
 async def test_a_device_closes_although_what_belongs_to_it_fails(sim: Simulator, anyio_backend: object) -> None:
     npu = await aa.open_device(1, backend="sim")
     stream = await npu.create_stream()
@@ -383,70 +246,6 @@ async def test_two_closes_at_once(npu: aa.Device, sim: Simulator) -> None:
         sim.release(stream)
     await npu.close()
     assert sim.calls("aclrtDestroyStream") == destroyed + 1
-
-
-@pytest.mark.usefixtures("delivery")
-async def test_a_failure_crosses_streams_that_nobody_asks(
-    npu: aa.Device, stream: aa.Stream, other: aa.Stream, sim: Simulator
-) -> None:
-    async with npu.create_stream() as third:
-        first, second = npu.empty(16, "uint8"), npu.empty(16, "uint8")
-        for each in (stream, other, third):
-            await each.memset(first, 0)
-        sim.fail_task(stream=stream, kind="memset", code=AICORE_EXCEPTION)
-        with sim.hold(stream):
-            stream.memset(first, 7)
-            other.wait(stream.record())
-            other.memcpy(second, first)
-            third.wait(other.record())
-            result = third.memcpy(np.zeros(16, "uint8"), second)
-        assert isinstance(await error_of(result), aa.DependencyError)
-
-
-async def test_a_failure_crosses_streams_that_nobody_asks_for_a_report(
-    npu: aa.Device, stream: aa.Stream, other: aa.Stream, sim: Simulator
-) -> None:
-    sim.set_exception_delivery("lazy")
-    buffer = npu.empty(16, "uint8")
-    await other.memset(buffer, 0)
-    for _ in range(5):
-        # The runtime looks around every 100 ms; a library that was asked by nobody tells by itself 50 ms after a
-        # failure, which is then too late.
-        looked_around = time.monotonic()
-        while time.monotonic() < looked_around + 0.07:
-            await anyio.lowlevel.checkpoint()
-        sim.fail_task(stream=other, kind="memset", code=AICORE_EXCEPTION)
-        with sim.hold(other):
-            failed = other.memset(buffer, 1)
-            stream.wait(other.record())
-            behind = stream.memset(buffer, 2)
-        while not behind.done():
-            await anyio.lowlevel.checkpoint()
-        assert isinstance(await error_of(behind), aa.DependencyError)
-        assert isinstance(await error_of(failed), aa.TaskError)
-
-
-async def test_a_stream_that_waits_for_discarded_work_is_given_up(sim: Simulator, anyio_backend: object) -> None:
-    acl = ctypes.CDLL(aa.backend_info("sim").path)
-    device = aa.open_device(1, backend="sim", report_timeout=0.3)
-    async with device as npu, npu.create_stream() as stream, npu.create_stream() as other:
-        buffer = npu.empty(4, "uint8")
-        await stream.memset(buffer, 0)
-        sim.hold(stream)
-        lost = stream.memset(buffer, 1)
-        other.wait(stream.record())
-        stranded = other.memset(buffer, 2)
-        for operation in (lost, stranded):  # their reports are asked for, and discarded with the rest
-            operation.add_waiter(lambda _: None)
-
-        def abort() -> None:
-            assert acl.aclrtSetCurrentContext(ctypes.c_void_p(npu.context)) == 0
-            assert acl.aclrtStreamAbort(ctypes.c_void_p(stream.handle)) == 0
-
-        await anyio.to_thread.run_sync(abort)
-        assert isinstance(await error_of(lost), aa.ReportLostError)
-        assert isinstance(await error_of(stranded), aa.ReportLostError)
-        sim.release(stream)
 
 
 async def test_a_model_call_without_memory_says_so(npu: aa.Device, sim: Simulator) -> None:

@@ -64,7 +64,7 @@ async def test_a01_the_loop_goes_round_while_the_device_works(sim: Simulator, an
     async def phase(action: Callable[[], Awaitable[Any]]) -> Any:
         before = rounds.count
         result = await action()
-        assert rounds.count > before + 100
+        assert rounds.count > before + 10  # a blocked loop comes round once or twice, a busy machine's more often
         return result
 
     for function in (*slow, "aclrtDestroyStream", "aclrtResetDevice"):
