@@ -10,18 +10,18 @@
 namespace aioascend {
 namespace {
 
-// The stream is being aborted, or captured: that passes, and what was discarded is given up by the sweeper.
-bool passing(aclError code) {
-    return code == ACL_ERROR_RT_DEVICE_TASK_ABORT || code == ACL_ERROR_RT_STREAM_ABORT ||
-           code == ACL_ERROR_RT_STREAM_CAPTURED;
-}
-
 // Somebody has destroyed the stream under us: that concerns no other.
 bool of_stream(aclError code) {
     return code == ACL_ERROR_RT_INVALID_HANDLE || code == ACL_ERROR_RT_STREAM_CONTEXT;
 }
 
 }  // namespace
+
+// The stream is being aborted, or captured: that passes, and what was discarded is given up by the sweeper.
+bool Stream::passing(aclError code) {
+    return code == ACL_ERROR_RT_DEVICE_TASK_ABORT || code == ACL_ERROR_RT_STREAM_ABORT ||
+           code == ACL_ERROR_RT_STREAM_CAPTURED;
+}
 
 void Stream::abandon(const std::shared_ptr<Failure> &failure, Outcome outcome) {
     std::lock_guard<std::mutex> lock(mutex_);

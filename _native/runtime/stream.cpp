@@ -258,6 +258,9 @@ void Stream::issue_queued() {
                 issuing_ = false;
                 issued_.notify_all();
             }
+            if (code != 0 && aborting_ && passing(code)) {
+                break;  // refused for the abort, which discards it with the others
+            }
             if (code != 0) {
                 suspect();
                 if (device_.fault() != 0) {

@@ -145,6 +145,7 @@ private:
     bool waits_for(const Stream &other);
     uint64_t seen_of(Stream &other, uint64_t upto);
     bool is_over(const PendingWait &wait) const;
+    static bool passing(aclError code);
     void suspect();
     void give_up(const std::shared_ptr<Failure> &failure, Outcome outcome);
     void give_up_rest();

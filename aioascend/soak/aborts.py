@@ -13,8 +13,6 @@ from aioascend.soak.ledger import CANCELLED, NEVER, Abort, Ledger, Link, Outcome
 __all__ = ["Aborts", "is_abort"]
 
 ABORT_CODE = 107023
-FAILURES = 2
-"""Of an abort: one of its stream, and one of all streams that are aborted with it. Both are told separately."""
 
 
 def is_abort(error: AclError) -> bool:
@@ -77,7 +75,8 @@ class Aborts:
             if telling.handler or telling.since > told:
                 failures += 1
                 told = telling.latest
-            if failures > FAILURES * len(self._of(telling.failure, telling.latest)):
+            # One of its stream, and one of each that is aborted with it; they are told separately.
+            if failures > sum(len(self._reached[abort]) for abort in self._of(telling.failure, telling.latest)):
                 yield f"somebody was told once more that stream {session.id} was aborted: {telling.failure}"
                 return
 
