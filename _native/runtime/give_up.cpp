@@ -68,25 +68,27 @@ void Stream::suspect() {
 
 bool Stream::abort() {
     std::lock_guard<std::mutex> lock(device_.abort_mutex);
-    const bool stopped = abort_alone(new_failure(device_, ACL_ERROR_RT_STREAM_ABORT, id_), Outcome::Failed);
-    // The records that were discarded never happen, so what waits for them, even through others, would wait for ever.
-    std::vector<std::shared_ptr<Stream>> aborted{shared_from_this()};
-    for (size_t next = 0; next < aborted.size(); ++next) {
+    std::vector<Discarded> all(1);
+    const bool stopped = abort_alone(new_failure(device_, ACL_ERROR_RT_STREAM_ABORT, id_), Outcome::Failed, all[0]);
+    // The records that were discarded never happen, so what waits for them, even through others, would wait for ever. The
+    // streams go on meanwhile: what is newer waits for nothing that is gone, or may be reached once more.
+    for (size_t next = 0; next < all.size(); ++next) {
         for (const auto &stream : device_.streams()) {
-            if (std::find(aborted.begin(), aborted.end(), stream) == aborted.end() &&
-                stream->waits_for(*aborted[next])) {
-                stream->abort_alone(new_failure(device_, ACL_ERROR_RT_STREAM_ABORT, id_), Outcome::Dependent);
-                aborted.push_back(stream);
+            if (stream->waits_for(all[next])) {
+                Discarded with_it;
+                stream->abort_alone(new_failure(device_, ACL_ERROR_RT_STREAM_ABORT, id_), Outcome::Dependent, with_it);
+                all.push_back(with_it);
             }
         }
     }
     return stopped;
 }
 
-bool Stream::waits_for(const Stream &other) {
+bool Stream::waits_for(const Discarded &gone) {
     std::lock_guard<std::mutex> failures(device_.failure_mutex);
     return std::any_of(waits_.begin(), waits_.end(), [&](const PendingWait &wait) {
-        return wait.source.get() == &other && !is_over(wait);
+        return wait.source.get() == gone.stream && wait.source_seq > gone.from && wait.source_seq <= gone.to &&
+               !is_over(wait);
     });
 }
 
@@ -108,11 +110,12 @@ bool Stream::is_over(const PendingWait &wait) const {
     return wait.source->issued_seq() >= wait.source_seq && device_.event_complete(wait.event);
 }
 
-bool Stream::abort_alone(const std::shared_ptr<Failure> &failure, Outcome outcome) {
+bool Stream::abort_alone(const std::shared_ptr<Failure> &failure, Outcome outcome, Discarded &gone) {
     bool launching;
     uint64_t issued;  // in front of what the worker is about to launch, which may come when all that is gone
     {
         std::lock_guard<std::mutex> lock(mutex_);
+        gone.stream = this;
         if (destroyed_) {
             return true;
         }
@@ -147,12 +150,13 @@ bool Stream::abort_alone(const std::shared_ptr<Failure> &failure, Outcome outcom
     {
         std::unique_lock<std::mutex> lock(mutex_);
         retire_locked(done);
-        const uint64_t from = retired_seq_;
+        gone.from = retired_seq_;
         known = all_cancelled();
         discard(failure, outcome, code == 0);
-        if (retired_seq_ != from) {  // or else nothing was there to be discarded
+        gone.to = retired_seq_;
+        if (gone.to != gone.from) {  // or else nothing was there to be discarded
             std::lock_guard<std::mutex> failures(device_.failure_mutex);
-            add_taint(failure, from, Taint::kOpen);
+            add_taint(failure, gone.from, Taint::kOpen);
         }
         aborting_ = false;
         if (code != 0) {

@@ -141,8 +141,12 @@ private:
     void retire_unreported(uint64_t seq, const std::shared_ptr<Failure> &failure, Outcome outcome, bool stopped);
     bool all_cancelled() const;
     void discard(const std::shared_ptr<Failure> &failure, Outcome outcome, bool stopped);
-    bool abort_alone(const std::shared_ptr<Failure> &failure, Outcome outcome);
-    bool waits_for(const Stream &other);
+    struct Discarded {  // by an abort: from < seq <= to
+        const Stream *stream = nullptr;
+        uint64_t from = 0, to = 0;
+    };
+    bool abort_alone(const std::shared_ptr<Failure> &failure, Outcome outcome, Discarded &gone);
+    bool waits_for(const Discarded &gone);
     uint64_t seen_of(Stream &other, uint64_t upto);
     bool is_over(const PendingWait &wait) const;
     static bool passing(aclError code);

@@ -146,6 +146,34 @@ async def test_a_stream_whose_wait_is_over_is_left_alone(
     assert isinstance(await error_of(discarded), aa.TaskError)
 
 
+async def test_what_is_submitted_while_others_are_aborted_with_it_goes_on(
+    npu: aa.Device, stream: aa.Stream, other: aa.Stream, sim: Simulator
+) -> None:
+    """The stream goes on as soon as it has been aborted; those that wait for it are aborted after that."""
+    buffer = npu.empty(16, "uint8")
+    async with npu.create_stream() as third:
+        for each in (other, third):
+            await each.memset(buffer, 0)
+        await held_stream(stream, sim, buffer)
+        discarded = stream.memset(buffer, 1)
+        other.wait(stream.record())
+        reached = other.memset(buffer, 2)
+        sim.set_call_latency("aclrtStreamAbort", 0.1)
+        calls = sim.calls("aclrtStreamAbort")
+        async with anyio.create_task_group() as group:
+            group.start_soon(stream.abort)
+            assert isinstance(await error_of(discarded), aa.TaskError)
+            while sim.calls("aclrtStreamAbort") < calls + 2:  # of the other one
+                await anyio.lowlevel.checkpoint()
+            stream.memset(buffer, 3)
+            third.wait(stream.record())
+            fresh = third.memset(buffer, 4)
+        assert sim.calls("aclrtStreamAbort") == calls + 2
+        sim.release(stream)
+        assert await error_of(fresh) is None
+        assert isinstance(await error_of(reached), aa.DependencyError)
+
+
 async def test_an_unawaited_dependent_is_not_lost(
     npu: aa.Device, stream: aa.Stream, other: aa.Stream, sim: Simulator
 ) -> None:
