@@ -190,10 +190,7 @@ void Stream::discard(const std::shared_ptr<Failure> &failure, Outcome outcome, b
             break;  // the worker holds the first one; it comes back with a code of its own
         }
         queue_.pop_front();
-        ticket->on_host = false;
-        issued_seq_.store(ticket->seq, std::memory_order_release);
-        in_flight_.fetch_add(1, std::memory_order_relaxed);
-        flight_.append(ticket);
+        enter_flight(*ticket);
     }
     while (!markers_.empty()) {
         lose_marker();

@@ -113,14 +113,18 @@ aclError Stream::issue(const Command &command, uint32_t &last_task) const {
     return code;
 }
 
-void Stream::accept(Ticket &ticket) {
+void Stream::enter_flight(Ticket &ticket) {
     ticket.on_host = false;
-    if (ticket.last_task == kNoTask) {
+    if (ticket.last_task == kNoTask) {  // or a task in front would be taken for one of what comes next
         ticket.last_task = flight_.head ? flight_.tail->last_task : retired_task_;
     }
     flight_.append(&ticket);
     in_flight_.fetch_add(1, std::memory_order_relaxed);
     issued_seq_.store(ticket.seq, std::memory_order_release);
+}
+
+void Stream::accept(Ticket &ticket) {
+    enter_flight(ticket);
     // A long run that nobody awaits still has to tell us how far the device is, or the queue could not move on.
     if (issued_seq_ - std::max(marker_seq_, retired_seq_) >= device_.options().flight_limit / 2) {
         launch_marker();

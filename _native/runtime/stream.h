@@ -129,6 +129,7 @@ private:
     void explain_queue(StreamSnapshot &out);
     aclError issue(const Command &command, uint32_t &last_task) const;
     static int state_of(const Ticket &ticket, const Command &command);
+    void enter_flight(Ticket &ticket);
     void accept(Ticket &ticket);
     aclError launch_marker();
     aclError launch_marker_on_waiter(Marker &marker);

@@ -145,6 +145,35 @@ TEST(aborted_streams) {
 }
 
 // A stream that foreign code made, subscribed to and works on as well.
+// What an abort discards on the host has no task, and what comes next must not be taken to begin with the first of all.
+TEST(an_exception_that_comes_after_an_abort) {
+    Options options;
+    options.flight_limit = 1;
+    World world(options);
+    const auto stream = world.stream();
+    const Place memory = world.memory(64);
+    const auto submit = [&] { return world.submit(stream, memset_of(memory, 64, 1)); };
+    const Op first = submit();
+    world.ledger().wait(first);
+    OK(aclsimHoldStream(stream->handle()));
+    const Op on_device = submit();
+    const Op on_host = submit();
+    CHECK(stream->abort());
+    OK(aclsimReleaseStream(stream->handle()));
+    world.ledger().wait(on_device);
+    world.ledger().wait(on_host);
+    world.device().told(on_host->ticket.failure());
+
+    OK(aclsimHoldStream(stream->handle()));
+    const Op next = submit();
+    world.device().note_exception(
+        {static_cast<uint32_t>(stream->id()), first->ticket.last_task, 0, ACL_ERROR_RT_AICORE_EXCEPTION});
+    OK(aclsimReleaseStream(stream->handle()));
+    world.ledger().wait(next);
+    CHECK_EQ(static_cast<int>(next->ticket.outcome), static_cast<int>(Outcome::Dependent));  // and not Failed
+    world.close();
+}
+
 TEST(a_wrapped_stream) {
     World world(impatient());
     OK(aclrtSetCurrentContext(world.device().context()));
