@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers that callers give: checked before anything is done with them."""
+"""What callers give: checked before anything is done with it."""
 
 from __future__ import annotations
 
 import numbers
 import operator
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
+
+T = TypeVar("T")
 
 
 def whole(name: str, value: object, least: int, most: int, what: str) -> int:
@@ -33,3 +36,22 @@ def seconds(name: str, value: object, most: float) -> float:
     if not 0 < number < most:
         raise ValueError(problem)
     return float(number)
+
+
+def parsed(parse: Callable[[str], T], fits: Callable[[T], bool], what: str) -> Callable[[str], T]:
+    """The type of an argument of a command, for argparse, which is to say `must be {what}, not ...` of any other."""
+
+    def convert(text: str) -> T:
+        import argparse  # here, as programs that have no command line do not need it
+
+        try:
+            value = parse(text)
+        except ValueError:
+            fit = False
+        else:
+            fit = fits(value)
+        if not fit:
+            raise argparse.ArgumentTypeError(f"must be {what}, not {text!r}")
+        return value
+
+    return convert

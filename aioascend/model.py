@@ -16,6 +16,7 @@ import numpy as np
 from aioascend import _debug, _native
 from aioascend._closing import Closing, Opening, coroutine_function
 from aioascend._threads import run_blocking
+from aioascend._words import counted
 from aioascend.errors import DependencyError
 from aioascend.stream import Stream
 from aioascend.tensors import TensorInfo, as_input, bind_arguments, check_tensor, dtype_of
@@ -257,8 +258,9 @@ class Model(_native.ModelCore, Closing):
                 given = type(buffers).__name__
                 raise TypeError(f"{what} of model {self._label} must be a list or tuple of DeviceBuffers, not {given}")
         if len(inputs) != len(self.input_infos):
+            takes = counted(len(self.input_infos), "input")
             names = ", ".join(info.name for info in self.input_infos)
-            raise ValueError(f"model {self._label} takes {len(self.input_infos)} inputs ({names}), not {len(inputs)}")
+            raise ValueError(f"model {self._label} takes {takes} ({names}), not {len(inputs)}")
         for info, buffer in zip(self.input_infos, inputs, strict=True):
             self._check_buffer("input", info, buffer)
             check_tensor(self._label, info, buffer.shape, buffer.dtype)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aioascend._debug.stacks import Stack, logger, shown
+from aioascend._words import counted
 
 
 def made_at(stack: Stack | None) -> str:
@@ -23,10 +24,10 @@ def report_buffers(device: int, buffers: Sequence[tuple[str, int, Stack | None]]
         if what.startswith("<PinnedBuffer "):
             alike.setdefault(f"{what}{made_at(stack)}", []).append(size)
     if alike:
-        parts = [f"{sum(sizes)} bytes in {len(sizes)} x {text}" for text, sizes in alike.items()]
-        total = sum(map(sum, alike.values()))
+        parts = [f"{counted(sum(sizes), 'byte')} in {len(sizes)} x {text}" for text, sizes in alike.items()]
+        total = counted(sum(map(sum, alike.values())), "byte")
         logger.warning(
-            "device %d is closed, and pinned memory of it is still in use: %d bytes\n%s",
+            "device %d is closed, and pinned memory of it is still in use: %s\n%s",
             device,
             total,
             "\n".join(parts),

@@ -190,7 +190,7 @@ async def test_device_buffers_on_two_streams_do_not_overlap(
         await other.memcpy(z, c)
         np.testing.assert_array_equal(y, x)
         np.testing.assert_array_equal(z, x)
-        with pytest.raises(ValueError, match="1 inputs"):
+        with pytest.raises(ValueError, match="1 input"):
             stream.execute(model, [a, a], [b])
         with pytest.raises(ValueError, match="output 'y'"):
             model.execute([a], [npu.empty(3)])
