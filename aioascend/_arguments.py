@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What callers give, numbers and files: checked before anything is done with it."""
+"""What callers give, numbers, files and arguments of commands: checked before anything is done with it."""
 
 from __future__ import annotations
 
 import numbers
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+
+T = TypeVar("T")
 
 
 def whole(name: str, value: object, least: int, most: int, what: str) -> int:
@@ -65,3 +67,22 @@ def _problem_of(path: Path, suffixes: Sequence[str]) -> str:
     if new:
         path.unlink()
     return ""
+
+
+def parsed(parse: Callable[[str], T], fits: Callable[[T], bool], what: str) -> Callable[[str], T]:
+    """The type of an argument of a command, for argparse, which is to say `must be {what}, not ...` of any other."""
+
+    def convert(text: str) -> T:
+        import argparse  # here, as programs that have no command line do not need it
+
+        try:
+            value = parse(text)
+        except ValueError:
+            fit = False
+        else:
+            fit = fits(value)
+        if not fit:
+            raise argparse.ArgumentTypeError(f"must be {what}, not {text!r}")
+        return value
+
+    return convert

@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
+import sys
 import warnings
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine, Generator
 from types import TracebackType
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import anyio
 
@@ -67,22 +70,64 @@ class Closing:
 T = TypeVar("T", bound=Closing)
 
 
-class Opening(Generic[T]):
-    """A resource about to be opened: `async with` it, or `await` it and close the resource yourself."""
+class Opening(Coroutine[Any, Any, T], Generic[T]):
+    """A resource about to be opened: `async with` it, or `await` it and close the resource yourself.
 
+    It is a coroutine, so tasks, task groups and `gather` take it, it can be awaited once, and Python warns when nobody
+    awaits it.
+    """
+
+    _call = ""
     _resource: T
 
-    async def _open(self) -> T:
-        raise NotImplementedError
+    def __init__(self, opening: Coroutine[Any, Any, T], call: str) -> None:
+        # Made by now, for the warning; and it must not refer to this object, or the warning would come with a
+        # collection of garbage.
+        opening.__name__ = opening.__qualname__ = call  # type: ignore[attr-defined]
+        self._opening = opening
+        self._call = call
 
-    def __await__(self) -> Generator[object, None, T]:
-        return self._open().__await__()
+    def send(self, value: Any, /) -> Any:
+        """See `collections.abc.Coroutine`, as for all that a coroutine has."""
+        return self._opening.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._opening.throw(*error)
+
+    def close(self) -> None:
+        self._opening.close()
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        return self._opening.__await__()
 
     async def __aenter__(self) -> T:
-        self._resource = await self._open()
+        self._resource = await self._opening
         return self._resource
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self._resource.__aexit__(kind, error, traceback)
+
+    if not TYPE_CHECKING:  # type checkers are to find what is used without an await
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("cr_") or name in ("__name__", "__qualname__"):  # loops show where tasks are
+                return getattr(self._opening, name)
+            raise AttributeError(f"{self._call}(...) has no attribute {name!r} before it is awaited: {_WAY_OUT}")
+
+    def __repr__(self) -> str:
+        return f"<{self._call}(...): {_WAY_OUT}>"
+
+
+_WAY_OUT = "await it, or use async with"
+
+F = TypeVar("F", bound=Callable[..., Coroutine[Any, Any, Any]])
+
+
+def coroutine_function(function: F) -> F:
+    """Lets a function that returns a coroutine count as one that is written with `async def`."""
+    if sys.version_info >= (3, 12):
+        return inspect.markcoroutinefunction(function)
+    function._is_coroutine = asyncio.coroutines._is_coroutine  # type: ignore[attr-defined]
+    return function

@@ -99,14 +99,14 @@ async def _model(npu: Device) -> str:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "doctor.json"
         path.write_text(json.dumps(description), encoding="utf-8")
-        async with await npu.load_model(path) as model:
+        async with npu.load_model(path) as model:
             _compare(sent, np.asarray(await model(sent)))
     return "a described model loaded and run"
 
 
 async def _onnx(npu: Device) -> str:
     sent = np.arange(6, dtype=np.float32).reshape(2, 3)
-    async with await npu.load_model(base64.b64decode(NEGATION), name="self-test.onnx") as model:
+    async with npu.load_model(base64.b64decode(NEGATION), name="self-test.onnx") as model:
         _compare(-sent, np.asarray(await model(sent)))
     return "an ONNX model loaded and run by OpenVINO"
 

@@ -89,11 +89,12 @@ atexit.register(_threads.leave)
 
 
 async def _in_thread(call: Callable[[], T]) -> T:
-    # The thread lets go of everything before the loop hears of it: what it has closed may be expected to be gone.
+    # The thread lets go of everything before the loop hears of it: what it has closed may be expected to be gone. And
+    # the future holds a list that its waiter empties, for the loop holds the future as long as the waiter runs.
     loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
+    future: asyncio.Future[list[T]] = loop.create_future()
     given = [(call, future)]
-    ended: list[tuple[asyncio.Future[T], Callable[[Any], None], object]] = []
+    ended: list[tuple[asyncio.Future[list[T]], Callable[[Any], None], object]] = []
 
     def run() -> None:
         call, future = given.pop()
@@ -102,7 +103,7 @@ async def _in_thread(call: Callable[[], T]) -> T:
         except BaseException as error:
             ended.append((future, future.set_exception, error))
         else:
-            ended.append((future, future.set_result, value))
+            ended.append((future, future.set_result, [value]))
             del value
         del call, future
         with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits any more
@@ -114,7 +115,7 @@ async def _in_thread(call: Callable[[], T]) -> T:
             settle(outcome)
 
     _threads.start(run)
-    return await future
+    return (await future).pop()
 
 
 async def run_blocking(call: Callable[[], T], undo: Callable[[T], object] | None = None) -> T:

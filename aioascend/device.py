@@ -7,19 +7,19 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from aioascend import _debug, _native
 from aioascend._arguments import seconds, whole
 from aioascend._backend import Backend, load_backend
-from aioascend._closing import Closing, Opening
+from aioascend._closing import Closing, Opening, coroutine_function
 from aioascend._opened import Opened
 from aioascend._threads import run_blocking
 from aioascend.errors import AioascendError, RuntimeClosedError
 from aioascend.health import DeviceHealth, health_of
-from aioascend.model import Model
+from aioascend.model import Model, ModelContext
 from aioascend.stream import Stream, StreamContext
 
 if TYPE_CHECKING:
@@ -112,32 +112,30 @@ class Device(Closing):
             RuntimeClosedError: the device is closed.
         """
         self._check_open()
-        return StreamContext(
-            self,
-            whole("priority", priority, 0, 2**32 - 1, "a priority"),
-            whole("flags", flags, 0, 2**32 - 1, "flags of aclrtCreateStreamWithConfig"),
-        )
+        priority = whole("priority", priority, 0, 2**32 - 1, "a priority")
+        flags = whole("flags", flags, 0, 2**32 - 1, "flags of aclrtCreateStreamWithConfig")
+        opening = Stream._open(self, _debug.here(), lambda stream: stream._create(self._core, priority, flags))
+        return StreamContext(opening, "create_stream")
 
-    async def wrap_stream(self, handle: int) -> Stream:
+    @coroutine_function
+    def wrap_stream(self, handle: int) -> StreamContext:
         """A stream that somebody else made, such as `torch_npu.npu.current_stream().npu_stream`.
 
-        It must belong to the primary context of this device. Work is submitted to it as to any stream. Its completion
-        is seen through events and a private stream, so that its owner's own callbacks are left alone. Closing the
-        returned object waits for what was submitted through it and leaves the stream itself alone.
+        For `async with` or `await`. It must belong to the primary context of this device. Work is submitted to it as to
+        any stream. Its completion is seen through events and a private stream, so that its owner's own callbacks are
+        left alone. Closing the returned object waits for what was submitted through it and leaves the stream itself
+        alone.
+
+        Raises (when entered or awaited):
+            TypeError, ValueError: `handle` is no number of 64 bits.
+            RuntimeClosedError: the device is closed.
         """
+        return StreamContext(self._wrap_stream(handle, _debug.here()), "wrap_stream")
+
+    async def _wrap_stream(self, handle: int, made_at: _debug.Stack | None) -> Stream:
         self._check_open()
         handle = whole("handle", handle, 0, 2**64 - 1, "the handle of a stream")
-        stream = Stream.__new__(Stream)
-        stream.device = self
-        stream._made_at = _debug.here()
-
-        def wrap() -> Stream:
-            stream._wrap(self._core, handle)
-            return stream
-
-        await run_blocking(wrap, undo=lambda made: made._destroy())
-        self._remember_stream(stream)
-        return stream
+        return await Stream._open(self, made_at, lambda stream: stream._wrap(self._core, handle))
 
     def _remember_stream(self, stream: Stream) -> None:
         self._streams.add(stream)
@@ -168,7 +166,8 @@ class Device(Closing):
             raise TypeError(f"empty_like takes an array or a buffer, which has a shape and a dtype, not {array!r}")
         return self.empty(array.shape, array.dtype)
 
-    async def pinned(self, shape: int | Sequence[int], dtype: DTypeLike = "float32") -> PinnedBuffer:
+    @coroutine_function
+    def pinned(self, shape: int | Sequence[int], dtype: DTypeLike = "float32") -> Coroutine[Any, Any, PinnedBuffer]:
         """Pinned host memory for an array; its contents are undefined (aclrtMallocHost).
 
         Copies between it and the device need no staging. `buffer.array` is a numpy view. It is awaited, unlike `empty`,
@@ -177,9 +176,13 @@ class Device(Closing):
         Raises:
             OutOfMemoryError: there is none left.
         """
+        return self._pinned(shape, dtype, _debug.here())
+
+    async def _pinned(self, shape: int | Sequence[int], dtype: DTypeLike, made_at: _debug.Stack | None) -> PinnedBuffer:
         self._check_open()
-        made_at = _debug.here()
         return await run_blocking(lambda: self._core.pinned(shape, dtype, made_at))
+
+    _pinned.__qualname__ = "Device.pinned"  # what Python warns of when nobody awaits it
 
     async def memory_info(self) -> MemoryInfo:
         """Free and total device memory, of all processes (aclrtGetMemInfo). Awaited, as the driver is asked."""
@@ -188,21 +191,28 @@ class Device(Closing):
 
     # --- models ---
 
-    async def load_model(self, model: str | os.PathLike[str] | bytes, *, name: str | None = None) -> Model:
-        """Load a model from a file or from bytes, in a worker thread (aclmdlLoadFromFile, aclmdlLoadFromMem).
+    @coroutine_function
+    def load_model(self, model: str | os.PathLike[str] | bytes, *, name: str | None = None) -> ModelContext:
+        """Load a model from a file or from bytes, for `async with` or `await` (aclmdlLoadFromFile, aclmdlLoadFromMem).
+        Loaded by a worker thread.
 
         Args:
             model: Path of an `.om` file; on the simulator also of an `.onnx` file or of a model description
                 (docs/simulator/model-description.md). Or the bytes of one.
             name: What it is called in messages; by default the file name.
 
-        Raises:
+        Raises (when entered or awaited):
             FileNotFoundError, IsADirectoryError: no such file.
             TypeError, ValueError: `model` is neither path nor bytes, is empty, or no regular file; `name` is no text.
             ModelError, AclError: it is not a model that this device can run; the message says why.
         """
+        return ModelContext(self._load_model(model, name, _debug.here()), "load_model")
+
+    async def _load_model(
+        self, model: str | os.PathLike[str] | bytes, name: str | None, made_at: _debug.Stack | None
+    ) -> Model:
         self._check_open()
-        loaded = await Model._load(self, model, name)
+        loaded = await Model._load(self, model, name, made_at)
         self._models.add(loaded)
         return loaded
 
@@ -300,21 +310,16 @@ class Device(Closing):
 class DeviceContext(Opening[Device]):
     """A device about to be opened: `async with` it, or `await` it and close the device yourself."""
 
-    def __init__(self, index: int, backend: str | None, options: dict[str, int]) -> None:
-        self._index = index
-        self._backend = backend
-        self._options = options
-        self._made_at = _debug.here()
 
-    async def _open(self) -> Device:
-        _native.check_fork()
-        backend = await run_blocking(lambda: load_backend(self._backend))
-        opened = await run_blocking(
-            lambda: Opened.acquire(backend, self._index, self._options), undo=lambda made: made.release()
-        )
-        device = Device(opened, backend)
-        device._made_at = self._made_at
-        return device
+async def _open_device(
+    backend_name: str | None, index: int, options: dict[str, int], made_at: _debug.Stack | None
+) -> Device:
+    _native.check_fork()
+    backend = await run_blocking(lambda: load_backend(backend_name))
+    opened = await run_blocking(lambda: Opened.acquire(backend, index, options), undo=lambda made: made.release())
+    device = Device(opened, backend)
+    device._made_at = made_at
+    return device
 
 
 def open_device(
@@ -359,4 +364,5 @@ def open_device(
     for name, size in (("device_cache_bytes", device_cache_bytes), ("pinned_cache_bytes", pinned_cache_bytes)):
         if size is not None:
             options[name] = whole(name, size, 0, 2**62, "a number of bytes")
-    return DeviceContext(whole("index", index, 0, 2**31 - 1, "the index of a device"), backend, options)
+    index = whole("index", index, 0, 2**31 - 1, "the index of a device")
+    return DeviceContext(_open_device(backend, index, options, _debug.here()), "open_device")

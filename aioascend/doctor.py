@@ -10,7 +10,6 @@ import importlib.util
 import json
 import os
 import platform
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -19,8 +18,10 @@ import anyio
 
 import aioascend
 from aioascend import BackendInfo
+from aioascend._arguments import parsed
 from aioascend._capability_costs import costs_of
 from aioascend._self_test import Step, describe_failure, steps_for
+from aioascend._words import counted
 
 __all__ = ["Finding", "Report", "add_arguments", "as_json", "as_text", "examine", "main"]
 
@@ -120,7 +121,8 @@ def _library(info: BackendInfo) -> Finding:
         why = "it is the first that could be loaded"
     there = [f"{path}: {outcome}" for path, outcome in info.attempts if outcome != "no such file"]
     if absent := len(info.attempts) - len(there):
-        there.append(f"{absent} other places have none; `aioascend backend` lists them")
+        have = "has" if absent == 1 else "have"
+        there.append(f"{counted(absent, 'other place')} {have} none; `aioascend backend` lists them")
     details = [f"{what}, because {why}", f"AscendCL {info.acl_version}, chip {info.soc or 'unknown'}", *there]
     return Finding("library", "ok", "\n".join(details))
 
@@ -236,7 +238,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     parser.add_argument(
         "--timeout",
-        type=float,
+        type=parsed(float, lambda seconds: 0 < seconds < 1e6, "a number of seconds above 0 and below 1e6"),
         default=60.0,
         metavar="SECONDS",
         help="how long each device and each step of the self-test may take (default 60)",
@@ -245,9 +247,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run with parsed arguments; the exit status is 1 when something required does not work."""
-    if not args.timeout > 0:
-        print(f"aioascend doctor: --timeout must be above 0, not {args.timeout}", file=sys.stderr)
-        return 2
     report = examine(args.timeout)
     print(as_json(report) if args.json else as_text(report))
     return 0 if report.healthy else 1

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,9 @@ import anyio
 import numpy as np
 
 from aioascend import _debug, _native
-from aioascend._closing import Closing
+from aioascend._closing import Closing, Opening, coroutine_function
 from aioascend._threads import run_blocking
+from aioascend._words import counted
 from aioascend.errors import DependencyError
 from aioascend.stream import Stream
 from aioascend.tensors import TensorInfo, as_input, bind_arguments, check_tensor, dtype_of
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from aioascend._native import DeviceBuffer, Operation, Run
     from aioascend.device import Device
 
-__all__ = ["Model"]
+__all__ = ["Model", "ModelContext"]
 
 Shapes = tuple[tuple[int, ...], ...]
 
@@ -63,13 +65,15 @@ class Model(_native.ModelCore, Closing):
         self._learned: dict[Shapes, list[int]] = {}  # input shapes -> bytes of each output
 
     @classmethod
-    async def _load(cls, device: Device, source: str | os.PathLike[str] | bytes, name: str | None) -> Model:
+    async def _load(
+        cls, device: Device, source: str | os.PathLike[str] | bytes, name: str | None, made_at: _debug.Stack | None
+    ) -> Model:
         model = cls.__new__(cls)
         model._prepare()
         model.device = device
         if name is not None and not isinstance(name, str):
             raise TypeError(f"name must be text, not {name!r}")
-        model._made_at = _debug.here()
+        model._made_at = made_at
         if isinstance(source, (bytes, bytearray, memoryview)):
             label = name or "from bytes"
             if len(source) == 0:
@@ -117,8 +121,9 @@ class Model(_native.ModelCore, Closing):
 
     # --- numpy in, numpy out ---
 
-    async def __call__(self, /, *args: object, **kwargs: object) -> Any:
-        """Run the model on numpy arrays.
+    @coroutine_function
+    def __call__(self, /, *args: object, **kwargs: object) -> Coroutine[Any, Any, Any]:
+        """Run the model on numpy arrays. Nothing happens before it is awaited.
 
         Args:
             *args: Inputs in the model's order. Arrays must have the input's dtype and shape; lists and numbers are
@@ -135,24 +140,32 @@ class Model(_native.ModelCore, Closing):
             DependencyError: an earlier call failed and nobody has been told yet.
             RuntimeClosedError: the model is closed.
         """
+        return self._call_on(args, kwargs, _debug.here())
+
+    async def _call_on(self, args: Sequence[object], kwargs: Mapping[str, object], where: _debug.Stack | None) -> Any:
         values = bind_arguments(self._label, self.input_infos, args, kwargs)
         arrays = [as_input(self._label, info, value) for info, value in zip(self.input_infos, values, strict=True)]
         self._check_usable()
         if self._dynamic == "shapes":
-            results = await self._call_dynamic(arrays)
+            results = await self._call_dynamic(arrays, where)
         else:
-            results = await self._call(arrays, [size for *_, size in self._outputs])
+            results = await self._call(arrays, [size for *_, size in self._outputs], where)
         return results[0] if len(results) == 1 else tuple(results)
 
-    async def _call(self, arrays: Sequence[NDArray[Any]], output_bytes: Sequence[int]) -> list[NDArray[Any]]:
+    _call_on.__qualname__ = "Model.__call__"  # what Python warns of when nobody awaits it
+
+    async def _call(
+        self, arrays: Sequence[NDArray[Any]], output_bytes: Sequence[int], where: _debug.Stack | None
+    ) -> list[NDArray[Any]]:
         stream = self.stream
-        buffers = [self._input_buffer(index, array) for index, array in enumerate(arrays)]
-        outputs = [self.device.empty(size, "uint8") for size in output_bytes]
-        operations = [stream.memcpy(buffer, array) for buffer, array in zip(buffers, arrays, strict=True)]
-        run = self._run(buffers, outputs)
-        operations.append(run.submit(stream))
-        hosts = [np.empty(size, "uint8") for size in output_bytes]
-        operations += [stream.memcpy(host, output) for host, output in zip(hosts, outputs, strict=True)]
+        with _debug.called_at(where):
+            buffers = [self._input_buffer(index, array) for index, array in enumerate(arrays)]
+            outputs = [self.device.empty(size, "uint8") for size in output_bytes]
+            operations = [stream.memcpy(buffer, array) for buffer, array in zip(buffers, arrays, strict=True)]
+            run = self._run(buffers, outputs)
+            operations.append(run.submit(stream))
+            hosts = [np.empty(size, "uint8") for size in output_bytes]
+            operations += [stream.memcpy(host, output) for host, output in zip(hosts, outputs, strict=True)]
         await _chain(operations)
         return [self._result(run, index, host) for index, host in enumerate(hosts)]
 
@@ -171,7 +184,7 @@ class Model(_native.ModelCore, Closing):
 
     # --- models of dynamic shape ---
 
-    async def _call_dynamic(self, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+    async def _call_dynamic(self, arrays: Sequence[NDArray[Any]], where: _debug.Stack | None) -> list[NDArray[Any]]:
         """The library cannot say how large the outputs will be. So the first run for a combination of input shapes lets
         it allocate them (aclmdlExecute, in a worker thread) and remembers their sizes; later ones are submitted."""
         shapes: Shapes = tuple(array.shape for array in arrays)
@@ -179,15 +192,19 @@ class Model(_native.ModelCore, Closing):
             # A lock between threads, taken off the loop: other loops may call this model, too.
             await run_blocking(self._learning.acquire, undo=lambda _: self._learning.release())
             if shapes not in self._learned:
-                return await self._learn(shapes, arrays)
+                return await self._learn(shapes, arrays, where)
             self._learning.release()
-        return await self._call(arrays, self._learned[shapes])
+        return await self._call(arrays, self._learned[shapes], where)
 
-    async def _learn(self, shapes: Shapes, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+    async def _learn(
+        self, shapes: Shapes, arrays: Sequence[NDArray[Any]], where: _debug.Stack | None
+    ) -> list[NDArray[Any]]:
         in_thread = False
         try:
-            buffers = [self.device.empty_like(array) for array in arrays]
-            await _chain([self.stream.memcpy(buffer, array) for buffer, array in zip(buffers, arrays, strict=True)])
+            with _debug.called_at(where):
+                buffers = [self.device.empty_like(array) for array in arrays]
+                copies = [self.stream.memcpy(buffer, array) for buffer, array in zip(buffers, arrays, strict=True)]
+            await _chain(copies)
             await self._hold_runs()  # what is submitted from here on waits until this run is over
             run = self._run(buffers, [None] * len(self._outputs))
 
@@ -241,8 +258,9 @@ class Model(_native.ModelCore, Closing):
                 given = type(buffers).__name__
                 raise TypeError(f"{what} of model {self._label} must be a list or tuple of DeviceBuffers, not {given}")
         if len(inputs) != len(self.input_infos):
+            takes = counted(len(self.input_infos), "input")
             names = ", ".join(info.name for info in self.input_infos)
-            raise ValueError(f"model {self._label} takes {len(self.input_infos)} inputs ({names}), not {len(inputs)}")
+            raise ValueError(f"model {self._label} takes {takes} ({names}), not {len(inputs)}")
         for info, buffer in zip(self.input_infos, inputs, strict=True):
             self._check_buffer("input", info, buffer)
             check_tensor(self._label, info, buffer.shape, buffer.dtype)
@@ -309,6 +327,10 @@ class Model(_native.ModelCore, Closing):
         return f"<Model {self._label} on device {self.device.index}{', closed' if self.closed else ''}>"
 
 
+class ModelContext(Opening[Model]):
+    """A model about to be loaded: `async with` it, or `await` it and close the model yourself."""
+
+
 def _check_path(path: str, backend: str) -> None:
     if not path:
         raise ValueError("the path of a model is empty; give the path of a file")
@@ -327,12 +349,12 @@ def _check_path(path: str, backend: str) -> None:
 async def _chain(operations: Sequence[Operation]) -> None:
     """Awaits the last operation of a chain on one stream; raises the error of the first that failed by itself."""
     try:
-        await operations[-1]
-    except DependencyError:
-        for operation in operations:
-            await operation
-        raise
+        with contextlib.suppress(DependencyError):
+            await operations[-1]
+            return
     except BaseException:
         for operation in operations:
             operation.cancel()  # nobody goes by them any more
         raise
+    for operation in operations:  # out of the block, or the traceback would begin with what has just been caught
+        await operation

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from aioascend import _debug, _native
@@ -37,6 +37,20 @@ class Stream(_native.StreamCore, Closing):
 
     def __init__(self) -> None:
         raise TypeError("streams have no public constructor; use Device.create_stream")
+
+    @classmethod
+    async def _open(cls, device: Device, made_at: _debug.Stack | None, start: Callable[[Stream], None]) -> Stream:
+        stream = cls.__new__(cls)
+        stream.device = device
+        stream._made_at = made_at
+
+        def open_() -> Stream:
+            start(stream)
+            return stream
+
+        await run_blocking(open_, undo=lambda made: made._destroy())
+        device._remember_stream(stream)
+        return stream
 
     def execute(self, model: Model, inputs: Sequence[DeviceBuffer], outputs: Sequence[DeviceBuffer]) -> Operation:
         """Run `model` on device buffers in stream order; see `Model.execute`."""
@@ -93,23 +107,4 @@ class Stream(_native.StreamCore, Closing):
 
 
 class StreamContext(Opening[Stream]):
-    """A stream about to be created: `async with` it, or `await` it and close the stream yourself."""
-
-    def __init__(self, device: Device, priority: int, flags: int) -> None:
-        self._device = device
-        self._priority = priority
-        self._flags = flags
-        self._made_at = _debug.here()
-
-    async def _open(self) -> Stream:
-        stream = Stream.__new__(Stream)
-        stream.device = self._device
-        stream._made_at = self._made_at
-
-        def create() -> Stream:
-            stream._create(self._device._core, self._priority, self._flags)
-            return stream
-
-        await run_blocking(create, undo=lambda made: made._destroy())
-        self._device._remember_stream(stream)
-        return stream
+    """A stream about to be created or wrapped: `async with` it, or `await` it and close the stream yourself."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aioascend import _native
+from aioascend._words import counted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -81,7 +82,7 @@ def bind_arguments(
     names = [info.name for info in infos]
     expected = f"it takes {len(names)}: {', '.join(names)}"
     if len(args) > len(names):
-        raise TypeError(f"model {label} was given {len(args)} inputs, {expected}")
+        raise TypeError(f"model {label} was given {counted(len(args), 'input')}, {expected}")
     values: dict[str, object] = dict(zip(names, args, strict=False))
     for name, value in kwargs.items():
         if name not in names:

@@ -19,7 +19,7 @@ NATIVE = ROOT / "_native"
 
 # From the bottom up. A module imports only from lines above its own.
 LAYERS = [
-    {"_error_table", "_interpreter"},
+    {"_error_table", "_interpreter", "_words"},
     {"errors", "_trio", "_debug"},
     {"_native"},
     {"_arguments", "_threads", "_closing", "_backend", "tensors", "debug"},

@@ -7,7 +7,7 @@ The extension calls in here, with what it has in its hands; what users see of it
 from aioascend._debug.leaks import made_at, report_buffers
 from aioascend._debug.loops import watch_asyncio, watch_trio
 from aioascend._debug.settings import Settings, settings
-from aioascend._debug.stacks import Once, Stack, annotate, here, logger, reported, shown, stack_here
+from aioascend._debug.stacks import Once, Stack, annotate, called_at, here, logger, reported, shown, stack_here
 from aioascend._debug.stalls import StreamState, Task, Wait, watch_stalls
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "Task",
     "Wait",
     "annotate",
+    "called_at",
     "here",
     "shown",
     "logger",

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aioascend._debug.stacks import Stack, logger, shown
+from aioascend._words import counted
 
 
 def made_at(stack: Stack | None) -> str:
@@ -14,14 +15,20 @@ def made_at(stack: Stack | None) -> str:
 
 
 def report_buffers(device: int, buffers: Sequence[tuple[str, int, Stack | None]]) -> None:
-    """The device has been closed, and these buffers (what, bytes, maker) are still referred to."""
-    if not buffers:
-        return
+    """The device has been closed, and these buffers (what, bytes, maker) are still referred to.
+
+    The memory of device buffers went with the device, so they keep nothing; pinned memory stays in use.
+    """
     alike: dict[str, list[int]] = {}
     for what, size, stack in buffers:
-        alike.setdefault(f"{what}{made_at(stack)}", []).append(size)
-    parts = [f"{sum(sizes)} bytes in {len(sizes)} x {text}" for text, sizes in alike.items()]
-    total = sum(size for _, size, _ in buffers)
-    logger.warning(
-        "device %d is closed, and buffers of it are still referred to: %d bytes\n%s", device, total, "\n".join(parts)
-    )
+        if what.startswith("<PinnedBuffer "):
+            alike.setdefault(f"{what}{made_at(stack)}", []).append(size)
+    if alike:
+        parts = [f"{counted(sum(sizes), 'byte')} in {len(sizes)} x {text}" for text, sizes in alike.items()]
+        total = counted(sum(map(sum, alike.values())), "byte")
+        logger.warning(
+            "device %d is closed, and pinned memory of it is still in use: %s\n%s",
+            device,
+            total,
+            "\n".join(parts),
+        )

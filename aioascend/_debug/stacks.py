@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
 import threading
 import traceback
-from collections.abc import Hashable
+from collections.abc import Generator, Hashable
 from pathlib import Path
 from types import FrameType
 from typing import TypeAlias
@@ -20,12 +21,17 @@ logger = logging.getLogger("aioascend.debug")
 Stack: TypeAlias = traceback.StackSummary
 
 _DEPTH = 10  # innermost frames that are kept, as asyncio does
+_HERE = str(Path(__file__).parent) + os.sep
 _PACKAGE = str(Path(__file__).parents[1]) + os.sep
 _LOOPS = {"asyncio", "uvloop", "trio", "anyio", "concurrent", "threading"}
+_RUNNERS = {"_run", "run", "run_forever", "run_until_complete", "unrolled_run"}  # of loops, threads and tasks
 
 
 def stack_of(frame: FrameType | None) -> Stack:
-    """The stack that ends in this frame, outermost first, without the loop around it. Source is read when printed."""
+    """The stack that ends in this frame, outermost first, without the loop around it and without what looks at it here.
+    Source is read when printed."""
+    while frame is not None and frame.f_code.co_filename.startswith(_HERE):
+        frame = frame.f_back
     frames: list[tuple[FrameType, int]] = []
     called = False
     while frame is not None and len(frames) < _DEPTH and not (called and _of_loop(frame)):
@@ -40,17 +46,38 @@ def stack_here() -> Stack:
     innermost = frame = sys._getframe(1)
     while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
         frame = frame.f_back
+    caller: FrameType | None = frame
+    while caller is not None and _of_loop(caller) and caller.f_code.co_name not in _RUNNERS:
+        caller = caller.f_back  # start_soon calls what it is given
     # In a task of its own, which its loop called, where in aioascend this is says more.
-    return stack_of(innermost if _of_loop(frame) else frame)
+    return stack_of(innermost if caller is None or _of_loop(caller) else caller)
 
 
 def _of_loop(frame: FrameType) -> bool:
     return str(frame.f_globals.get("__name__")).split(".")[0] in _LOOPS
 
 
+class _Thread(threading.local):
+    called_at: Stack | None = None
+
+
+_thread = _Thread()
+
+
+@contextlib.contextmanager
+def called_at(stack: Stack | None) -> Generator[None]:
+    """What this thread submits and makes in the block is for a call that was made there, and whose task may have been
+    started by a loop since. Nothing may be awaited in it."""
+    before, _thread.called_at = _thread.called_at, stack
+    try:
+        yield
+    finally:
+        _thread.called_at = before
+
+
 def here() -> Stack | None:
-    """In debug mode `stack_here`, else None."""
-    return stack_here() if settings.enabled else None
+    """In debug mode where `called_at` says, else `stack_here`; None without it."""
+    return (_thread.called_at or stack_here()) if settings.enabled else None
 
 
 def shown(stack: Stack) -> str:

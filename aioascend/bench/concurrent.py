@@ -9,6 +9,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from aioascend._words import counted
 from aioascend.bench import _rivals
 from aioascend.bench.contenders import CONTENDERS, Contender, Place
 from aioascend.bench.device import device_time
@@ -85,7 +86,9 @@ def _for_real_device(scenario: str, loads: Sequence[Load], settings: Settings) -
         if load.device_us:
             continue
         if names and not has_events(settings, load.coroutines):
-            settings.note(f"{scenario}: without {', '.join(names)} at {load.coroutines} coroutines: too few events")
+            settings.note(
+                f"{scenario}: without {', '.join(names)} at {counted(load.coroutines, 'coroutine')}: too few events"
+            )
             load = dataclasses.replace(load, contenders=[name for name in load.contenders if name not in names])
         possible.append(load)
     return possible

@@ -122,7 +122,7 @@ async def opened(
     """The models of these names and so many streams, until the end of the block."""
     async with AsyncExitStack() as stack:
         yield (
-            [await stack.enter_async_context(await npu.load_model(description(name))) for name in names],
+            [await stack.enter_async_context(npu.load_model(description(name))) for name in names],
             [await stack.enter_async_context(npu.create_stream()) for _ in range(streams)],
         )
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import aioascend
+from aioascend._words import counted
 from aioascend.bench.concurrent import STREAMS
 from aioascend.bench.contenders import CONTENDERS, Contender, Place
 from aioascend.bench.device import device_time
@@ -122,7 +123,7 @@ def _bytes(settings: Settings, kinds: Sequence[str]) -> list[Row]:
     # `-m` looks into the current folder first, which may be a checkout where nothing has been compiled.
     folder = Path(aioascend.__file__).parents[1]
     for kind in kinds:
-        settings.progress(f"{NAME}: bytes of {count} operations, {kind}")
+        settings.progress(f"{NAME}: bytes of {counted(count, 'operation')}, {kind}")
         command = [sys.executable, "-m", "aioascend.bench.in_flight_memory", kind, str(count)]
         # All at once: how long they take does not matter.
         programs = [

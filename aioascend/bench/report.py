@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 import aioascend
+from aioascend._words import counted
 from aioascend.bench.results import Goal, Outcome, Row
 from aioascend.bench.rig import load_acl
 from aioascend.bench.sections import Section, sections
@@ -162,9 +163,9 @@ def show(settings: Settings, done: Outcome, earlier: dict[str, Any] | None = Non
     machine = _machine(settings)
     library = machine["library"]
     console.print(
-        f"{machine['cpu']}, {machine['cores']} cores, Python {machine['python']}; "
+        f"{machine['cpu']}, {counted(machine['cores'], 'core')}, Python {machine['python']}; "
         f"{library['path']} ({library['kind']}); pyACL: {machine['pyacl']}; "
-        f"median of {settings.rounds} rounds, {sum(done.seconds.values()):.1f} s",
+        f"median of {counted(settings.rounds, 'round')}, {sum(done.seconds.values()):.1f} s",
         soft_wrap=True,
     )
     before = {_key(row): row for row in earlier["rows"]} if earlier else None

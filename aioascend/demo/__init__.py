@@ -7,6 +7,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from aioascend._arguments import parsed
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `aioascend demo`."""
@@ -23,7 +25,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="folder with det.om, cls.om, rec.om (or .onnx); by default the models of rapidocr-onnxruntime",
     )
-    parser.add_argument("--device", type=int, default=0, help="device id (default 0)")
+    parser.add_argument(
+        "--device",
+        type=parsed(int, lambda index: 0 <= index < 2**31, "the index of a device, 0 or above"),
+        default=0,
+        help="device id (default 0)",
+    )
     parser.add_argument(
         "--loop",
         choices=("asyncio", "uvloop", "trio"),

@@ -18,6 +18,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from aioascend._words import counted
 from aioascend.demo.pages import Page
 from aioascend.demo.pipeline import Line
 from aioascend.testing import UnitOverlap
@@ -90,7 +91,7 @@ class Summary:
         count = sum(map(len, self.lines))
         yield "device", self.device
         yield "loading", f"{self.load_seconds:.2f} s, with one run of each model in each shape"
-        read = f"{_counted(count, 'line')} on {_counted(len(self.pages), 'page')}"
+        read = f"{counted(count, 'line')} on {counted(len(self.pages), 'page')}"
         yield "read", f"{read} in {self.seconds:.2f} s"
         if self.accuracy is not None:
             share = f"{100 * self.accuracy:.2f} %"
@@ -103,7 +104,3 @@ class Summary:
             yield "units busy", ", ".join(busy)
             share = f"{100 * self.overlap.shared:.0f} %"
             yield "overlap", f"{share} of the time two or more of them worked at once"
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"

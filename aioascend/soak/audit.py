@@ -132,7 +132,8 @@ class _Audit:
         elif isinstance(end, DependencyError):
             failure = self.failures.of(end, submission.after)
             if not failure.may_reach(submission):
-                self._wrong(f"{submission} is said to have run behind a failure that does not reach it: {failure}")
+                when = f"submitted between ticks {submission.before} and {submission.after}"
+                self._wrong(f"{submission}, {when}, ran behind a failure that does not reach it, as it says: {failure}")
         elif isinstance(end, ReportLostError):
             if not self.injector.dropped:
                 self._wrong(f"{submission} lost its report, although none was dropped")

@@ -11,7 +11,7 @@ import secrets
 import sys
 from pathlib import Path
 
-from aioascend._arguments import check_file
+from aioascend._arguments import check_file, parsed
 from aioascend.soak import report
 from aioascend.soak.plan import Rates
 from aioascend.soak.runner import Settings, soak
@@ -28,20 +28,23 @@ MOST_STREAMS = 128
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `aioascend soak`."""
     bound = parser.add_mutually_exclusive_group()
-    bound.add_argument("--minutes", type=_positive, metavar="N", help="how long; 1 by default")
-    bound.add_argument("--operations", type=_count, metavar="M", help="how many operations, instead")
+    minutes = parsed(float, lambda minutes: 0 < minutes < math.inf, "a number above 0")
+    bound.add_argument("--minutes", type=minutes, metavar="N", help="how long; 1 by default")
+    operations = parsed(int, lambda count: count > 0, "a whole number above 0")
+    bound.add_argument("--operations", type=operations, metavar="M", help="how many operations, instead")
     parser.add_argument("--seed", type=int, metavar="S", help="repeats the plan of an earlier run; random by default")
     parser.add_argument("--loop", choices=LOOPS, default="asyncio", help="the event loop; asyncio by default")
     parser.add_argument(
         "--streams",
-        type=_streams,
+        type=parsed(int, lambda count: 0 < count <= MOST_STREAMS, f"a whole number from 1 to {MOST_STREAMS}"),
         default=8,
         metavar="N",
         help=f"streams with a lane each, 1 to {MOST_STREAMS}; 8 by default",
     )
-    parser.add_argument("--faults", type=_share, default=0.01, metavar="RATE", help="per operation; 0.01 by default")
+    share = parsed(float, lambda rate: 0 <= rate <= 1, "a rate from 0 to 1")
+    parser.add_argument("--faults", type=share, default=0.01, metavar="RATE", help="per operation; 0.01 by default")
     parser.add_argument(
-        "--cancellations", type=_share, default=0.05, metavar="RATE", help="per operation; 0.05 by default"
+        "--cancellations", type=share, default=0.05, metavar="RATE", help="per operation; 0.05 by default"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result there")
 
@@ -85,38 +88,3 @@ def main(args: argparse.Namespace) -> int:
             print(f"aioascend soak: --json {args.json}: {error.strerror}", file=sys.stderr)
             return status or WRONG_USAGE
     return status
-
-
-def _positive(text: str) -> float:
-    value = float(text)
-    if not 0 < value < math.inf:
-        raise ValueError(text)
-    return value
-
-
-def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise ValueError(text)
-    return value
-
-
-def _streams(text: str) -> int:
-    value = _count(text)
-    if value > MOST_STREAMS:
-        raise argparse.ArgumentTypeError(f"{value} streams are too many for the simulator: at most {MOST_STREAMS}")
-    return value
-
-
-def _share(text: str) -> float:
-    value = float(text)
-    if not 0 <= value <= 1:
-        raise ValueError(text)
-    return value
-
-
-# What argparse calls the values in its messages.
-_positive.__name__ = "number above 0"
-_count.__name__ = "whole number above 0"
-_streams.__name__ = _count.__name__
-_share.__name__ = "rate from 0 to 1"

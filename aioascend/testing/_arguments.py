@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeAlias
+import operator
+from typing import Protocol, SupportsIndex, TypeAlias
+
+from aioascend._arguments import whole
 
 TASK_KINDS = (
     "memcpy_h2d",
@@ -59,21 +62,29 @@ def is_stream(stream: StreamLike | None, device: DeviceLike | None) -> bool:
     return stream is not None
 
 
-def handle_of(stream: Any) -> int:
-    return stream if isinstance(stream, int) else int(stream.handle)
+def handle_of(stream: StreamLike | None) -> int:
+    return _number("stream", stream, "handle", "an aioascend.Stream, or the handle of a stream", 0, 2**64 - 1)
 
 
-def index_of(device: Any) -> int:
+def index_of(device: DeviceLike | None) -> int:
     """The index; -1, which the control functions take for all devices, for None."""
     if device is None:
         return -1
-    return device if isinstance(device, int) else int(device.index)
+    return _number("device", device, "index", "an aioascend.Device, the index of one, or None for all", -1, 2**31 - 1)
+
+
+def _number(name: str, given: object, attribute: str, what: str, least: int, most: int) -> int:
+    number = given if isinstance(given, SupportsIndex) else getattr(given, attribute, None)
+    problem = f"{name} must be {what}, not {given!r}"
+    if isinstance(number, bool) or not isinstance(number, SupportsIndex):
+        raise TypeError(problem)
+    if not least <= operator.index(number) <= most:
+        raise ValueError(problem)
+    return operator.index(number)
 
 
 def count_of(name: str, value: int, least: int = 1, most: int = 2**64 - 1) -> int:
-    if not least <= value <= most:
-        raise ValueError(f"{name} must be {least} to {most}, not {value}")
-    return value
+    return whole(name, value, least, most, "a whole number")
 
 
 def limit(name: str, value: int | None, most: int = 2**32 - 1) -> int:

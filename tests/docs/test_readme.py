@@ -15,11 +15,6 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 
-CLASSIFY = """
-inputs = [{ name = "page", dtype = "float32", shape = [1, 3, 640, 640] }]
-outputs = [{ name = "labels", dtype = "float32", shape = [1, 1000], fill = "index" }]
-"""
-
 
 @dataclass(frozen=True)
 class Block:
@@ -45,14 +40,11 @@ def environment() -> dict[str, str]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with the models that the README speaks of; the description of one is the README's own."""
-    (description,) = blocks("toml")
-    name = description.text.splitlines()[0].removeprefix("# ")
-    assert name == "detect.toml"
-    (tmp_path / name).write_text(description.text)
-    (tmp_path / "classify.toml").write_text(CLASSIFY)
-    for model in ("detect.om", "classify.om"):
-        (tmp_path / model).write_bytes(b"compiled for an NPU")
+    """A folder with what the README says that there should be, and nothing else."""
+    names = [description.text.splitlines()[0].removeprefix("# ") for description in blocks("toml")]
+    assert names == ["detect.toml", "classify.toml"]
+    for name, description in zip(names, blocks("toml"), strict=True):
+        (tmp_path / name).write_text(description.text)
     return tmp_path
 
 

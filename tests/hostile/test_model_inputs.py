@@ -180,7 +180,7 @@ async def test_buffers_that_do_not_fit(scene: Scene) -> None:
     for inputs, outputs, error, message in (
         (x, [y], TypeError, "inputs of model copy must be a list or tuple of DeviceBuffers, not DeviceBuffer"),
         ([x], y, TypeError, "outputs of model copy must be a list"),
-        ([], [y], ValueError, r"takes 1 inputs \(x\), not 0"),
+        ([], [y], ValueError, r"takes 1 input \(x\), not 0"),
         ([x, x], [y], ValueError, "not 2"),
         ([x], [], ValueError, r"has 1 outputs \(y\), not 0"),
         ([x], [y, y], ValueError, "not 2"),

@@ -189,10 +189,10 @@ def test_a_loop_that_is_closed_while_a_thread_opens_something_for_it(
     """What the thread makes is given back, and it says nothing."""
     streams = sim.live("streams")
     loop = new_loop()
-    npu = loop.run_until_complete(aa.open_device(0, backend="sim")._open())
+    npu = loop.run_until_complete(aa.open_device(0, backend="sim"))
     idle = sim.live("streams")
     sim.set_call_latency("aclrtCreateStreamWithConfig", 0.05)
-    opening = npu.create_stream()._open()
+    opening = npu.create_stream()
     pending = loop.create_task(opening)
     while not sim.calls("aclrtCreateStreamWithConfig"):
         loop.run_until_complete(asyncio.sleep(0))

@@ -5,15 +5,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import pickle
 import sys
 import traceback
+from pathlib import Path
 from typing import Any
 
 import anyio
+import numpy as np
 import pytest
 
 import aioascend as aa
+from aioascend import _debug
 from aioascend.testing import Simulator
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("debugging")]
@@ -147,6 +151,47 @@ async def test_what_was_refused_when_it_was_issued(npu: aa.Device, stream: aa.St
         await operation
     assert "in submit_first" in notes(refused.value)[0]
     await stream.memset(npu.empty(8, "uint8"), 0)
+
+
+@pytest.mark.parametrize("shape", ["[2]", "[-1]"], ids=["static", "dynamic"])
+async def test_a_call_of_a_model_that_is_a_task_of_its_own(npu: aa.Device, sim: Simulator, shape: str) -> None:
+    """The place is where it was called, which is no longer on the stack when it runs."""
+    text = f'[[inputs]]\nname = "x"\nshape = {shape}\n[[outputs]]\nname = "y"\nshape = [2]\nfill = "index"\n'
+    array, told = np.zeros(2, "float32"), []
+    async with npu.load_model(text.encode()) as model:
+        await model(array)
+        for kind in ("memcpy_h2d", "execute", "memcpy_d2h"):
+            sim.fail_task(stream=model.stream, kind=kind)
+            try:
+                async with anyio.create_task_group() as group:
+                    group.start_soon(model, array)
+            except BaseException as error:
+                told += notes(error.exceptions[0])  # type: ignore[attr-defined]
+    assert len(told) == 3
+    for note in told:
+        assert "group.start_soon(model, array)" in note
+        assert str(Path(aa.__file__).parent) not in note
+
+
+@pytest.mark.asyncio_only
+async def test_a_first_call_of_a_dynamic_model_that_is_a_task_of_its_own(npu: aa.Device, sim: Simulator) -> None:
+    text = b'[[inputs]]\nname = "x"\nshape = [-1]\n[[outputs]]\nname = "y"\nshape = [2]\nfill = "index"\n'
+    async with npu.load_model(text) as model:
+        await model.stream
+        sim.fail_task(stream=model.stream, kind="memcpy_h2d")
+        (error,) = await asyncio.gather(model(np.zeros(2, "float32")), return_exceptions=True)
+        assert "await asyncio.gather(model(np.zeros" in notes(error)[0]
+
+
+@pytest.mark.asyncio_only
+async def test_a_stack_ends_before_what_looks_at_it() -> None:
+    stacks: list[Any] = []
+    looked = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_soon(stacks.extend, itertools.starmap(_debug.here, [()]))
+    asyncio.get_running_loop().call_soon(looked.set_result, None)
+    await looked
+    assert [frame.filename for frame in stacks[0] if "aioascend/_debug/" in frame.filename] == []
+    assert len(stacks[0]) > 0
 
 
 async def test_a_report_that_is_lost(sim: Simulator) -> None:

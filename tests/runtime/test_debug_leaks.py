@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import warnings
 from pathlib import Path
 from typing import Any
 
 import anyio
+import numpy as np
 import pytest
 
 import aioascend as aa
@@ -70,7 +72,7 @@ async def test_what_is_closed_or_never_came_about_is_not_warned_of(npu: aa.Devic
     (tmp_path / "copy.toml").write_text(COPY)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        async with npu.create_stream(), await npu.load_model(tmp_path / "copy.toml"):
+        async with npu.create_stream(), npu.load_model(tmp_path / "copy.toml"):
             pass
         sim.fail_call("aclrtCreateStreamWithConfig")
         with pytest.raises(aa.AclError):
@@ -86,26 +88,34 @@ async def test_what_is_closed_or_never_came_about_is_not_warned_of(npu: aa.Devic
         gc.collect()
 
 
-async def test_buffers_that_outlive_their_device(debugging: Any, reports: Any) -> None:
+async def test_pinned_memory_that_outlives_its_device(debugging: Any, reports: Any) -> None:
     async with aa.open_device(1, backend="sim") as npu:
-        kept = [npu.empty(1000, "uint8") for _ in range(3)]
-        kept.append(await npu.pinned((2, 4), "float32"))  # type: ignore[arg-type]
-        dropped = npu.empty(77, "uint8")
+        kept = [await npu.pinned(1000, "uint8") for _ in range(3)]
+        kept.append(await npu.pinned((2, 4), "float32"))
+        dropped = await npu.pinned(77, "uint8")
         del dropped
-    report = await reports.wait("device 1 is closed, and buffers of it are still referred to: 3032 bytes")
-    assert "3000 bytes in 3 x <DeviceBuffer uint8[1000] on device 1>, made at" in report
+    report = await reports.wait("device 1 is closed, and pinned memory of it is still in use: 3032 bytes")
+    assert "3000 bytes in 3 x <PinnedBuffer uint8[1000] on device 1>, made at" in report
     assert "32 bytes in 1 x <PinnedBuffer float32[2, 4] on device 1>, made at" in report
-    assert 'kept = [npu.empty(1000, "uint8") for _ in range(3)]' in report
+    assert 'kept = [await npu.pinned(1000, "uint8") for _ in range(3)]' in report
     assert "77" not in report
     assert len(kept) == 4
 
 
-async def test_a_device_without_buffers_left_says_nothing(debugging: Any, reports: Any) -> None:
-    async with aa.open_device(1, backend="sim") as npu, npu.create_stream() as stream:
-        buffer = npu.empty(1000, "uint8")
-        await stream.memset(buffer, 0)
-        del buffer
-    assert reports.about("still referred to") == []
+async def test_what_died_with_its_device_is_not_told(debugging: Any, reports: Any, sim: Any, tmp_path: Path) -> None:
+    """Device buffers, those of a call that was given up among them."""
+    (tmp_path / "copy.toml").write_text(COPY)
+    async with aa.open_device(1, backend="sim") as npu, npu.load_model(tmp_path / "copy.toml") as model:
+        kept = npu.empty(1000, "uint8")
+        await model.stream.memset(kept, 0)
+        with sim.hold(model.stream):
+            calls = [asyncio.create_task(model(np.zeros((2, 8), "float32"))) for _ in range(2)]
+            await asyncio.wait(calls, timeout=0)
+            calls[0].cancel()
+            await asyncio.wait(calls[:1])
+        await calls[1]
+        assert (calls[0].cancelled(), kept.nbytes) == (True, 1000)
+    assert reports.texts == []
 
 
 async def test_a_device_closes_although_a_dropped_stream_lives_on(npu: aa.Device) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -189,7 +190,7 @@ async def test_device_buffers_on_two_streams_do_not_overlap(
         await other.memcpy(z, c)
         np.testing.assert_array_equal(y, x)
         np.testing.assert_array_equal(z, x)
-        with pytest.raises(ValueError, match="1 inputs"):
+        with pytest.raises(ValueError, match="1 input"):
             stream.execute(model, [a, a], [b])
         with pytest.raises(ValueError, match="output 'y'"):
             model.execute([a], [npu.empty(3)])
@@ -300,6 +301,16 @@ async def test_a_failed_run_raises_its_own_error(npu: aa.Device, path: Any, sim:
         assert caught.value.code == 507011
         assert not isinstance(caught.value, aa.DependencyError)
         assert (await model(x) == 1).all()
+
+
+async def test_the_traceback_of_a_failed_run_begins_with_the_failure(npu: aa.Device, path: Any, sim: Simulator) -> None:
+    """Not with how the runtime came across it."""
+    async with npu.load_model(path(COPY)) as model:
+        await model(np.zeros((2, 8), "float32"))
+        sim.fail_task(stream=model.stream, kind="execute")
+        with pytest.raises(aa.TaskError) as failed:
+            await model(np.zeros((2, 8), "float32"))
+        assert "DependencyError" not in "".join(traceback.format_exception(failed.value))
 
 
 async def test_what_cannot_be_loaded(npu: aa.Device, tmp_path: Path, sim: Simulator) -> None:

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 import aioascend
+from aioascend import cli
+from aioascend._words import counted
 from aioascend.testing import Simulator
 from tools.conftest import RunPython
 
@@ -83,6 +85,20 @@ def test_every_command_explains_itself(command: RunPython, arguments: list[str])
     done = command(*arguments)
     assert done.returncode == 0
     assert f"aioascend {arguments[0]}" in done.stdout
+
+
+@pytest.mark.parametrize("value", ["-1", "first", "1.5", str(2**31)])
+def test_a_device_that_is_none_is_refused(value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as refused:
+        cli.main(["demo", "--device", value])
+    assert refused.value.code == 2
+    expected = f"argument --device: must be the index of a device, 0 or above, not '{value}'\n"
+    assert capsys.readouterr().err.endswith(expected)
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, "0 inputs"), (1, "1 input"), (2, "2 inputs")])
+def test_counted(count: int, text: str) -> None:
+    assert counted(count, "input") == text
 
 
 INTERRUPTED = """

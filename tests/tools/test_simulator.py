@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
+import re
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -259,26 +262,83 @@ async def test_a_closed_stream_is_refused(sim: Simulator) -> None:
 @pytest.mark.parametrize(
     ("method", "arguments", "message"),
     [
-        ("step", (1, 0), "tasks must be 1"),
-        ("wait_tasks", (1, -1), "total must be 0"),
+        ("step", (1, 0), "tasks must be a whole number, 1 to "),
+        ("wait_tasks", (1, -1), "total must be a whole number, 0 to "),
         ("wait_tasks", (1, 1, -1.0), "timeout must be 0"),
-        ("fail_task", (0,), "nth must be 1"),
+        ("fail_task", (0,), "nth must be a whole number, 1 to "),
         ("fail_task", (1, 0), "code 0 means success"),
         ("fail_call", ("aclrtMalloc", 1, 0), "code 0 means success"),
-        ("fail_call", ("aclrtMalloc", 1, 507000, 0), "times must be 1"),
+        ("fail_call", ("aclrtMalloc", 1, 507000, 0), "times must be a whole number, 1 to "),
         ("delay_report", (-1.0,), "seconds must not be negative"),
         ("set_call_latency", ("aclrtMalloc", -1.0), "seconds must not be negative"),
         ("set_exception_delivery", ("soon",), "when must be one of 'eager', 'lazy', not 'soon'"),
         ("set_exception_stream", ("other",), "which must be one of 'launch', 'inner', not 'other'"),
         ("set_pageable_mode", ("fast",), "mode must be one of 'blocking', 'asynchronous', not 'fast'"),
-        ("limit_memory", (0,), "nbytes must be 1"),
-        ("limit_streams", (-1,), "count must be 1"),
-        ("set_timeline_capacity", (-1,), "records must be 0"),
+        ("limit_memory", (0,), "nbytes must be a whole number, 1 to "),
+        ("limit_streams", (-1,), "count must be a whole number, 1 to "),
+        ("set_timeline_capacity", (-1,), "records must be a whole number, 0 to "),
     ],
 )
 def test_numbers_out_of_range(sim: Simulator, method: str, arguments: tuple[object, ...], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         getattr(sim, method)(*arguments)
+
+
+NO_STREAM = "stream must be an aioascend.Stream, or the handle of a stream, not "
+NO_DEVICE = "device must be an aioascend.Device, the index of one, or None for all, not "
+
+
+@pytest.mark.parametrize("value", ["x", 1.5, True, [1]], ids=repr)
+def test_what_is_no_stream_or_device_is_named(sim: Simulator, value: Any) -> None:
+    for call in (
+        lambda: sim.hold(value),
+        lambda: sim.release(value),
+        lambda: sim.step(value),
+        lambda: sim.wait_tasks(value, 1),
+        lambda: sim.wait_blocked(value),
+        lambda: sim.fail_task(stream=value),
+        lambda: sim.drop_callback(stream=value),
+    ):
+        with pytest.raises(TypeError, match=re.escape(f"{NO_STREAM}{value!r}")):
+            call()
+    for call in (
+        lambda: sim.set_profile("instant", device=value),
+        lambda: sim.hold(device=value),
+        lambda: sim.release(device=value),
+        lambda: sim.fail_task(device=value),
+        lambda: sim.drop_callback(device=value),
+        lambda: sim.delay_report(0, device=value),
+        lambda: sim.hold_reports(device=value),
+        lambda: sim.release_reports(device=value),
+        lambda: sim.lose_device(value),
+        lambda: sim.restore_device(value),
+        lambda: sim.limit_memory(1, device=value),
+        lambda: sim.limit_streams(1, device=value),
+        lambda: sim.limit_events(1, device=value),
+    ):
+        with pytest.raises(TypeError, match=re.escape(f"{NO_DEVICE}{value!r}")):
+            call()
+
+
+def test_streams_and_devices_that_no_number_holds(sim: Simulator) -> None:
+    """C would take the lower bits of them, and so another device."""
+    for handle in (-1, 2**64 + 1):
+        with pytest.raises(ValueError, match=re.escape(f"{NO_STREAM}{handle}")):
+            sim.hold(handle)
+    for index in (-2, 2**32):
+        with pytest.raises(ValueError, match=re.escape(f"{NO_DEVICE}{index}")):
+            sim.lose_device(index)
+
+
+def test_a_stream_that_was_not_awaited_is_named(sim: Simulator) -> None:
+    expected = pytest.raises(TypeError, match=r"not <open_device\(\.\.\.\): await it, or use async with>")
+    with contextlib.closing(aioascend.open_device(0)) as opening, expected:
+        sim.hold(device=opening)
+
+
+def test_counts_that_are_no_numbers(sim: Simulator) -> None:
+    with pytest.raises(TypeError, match=r"nth must be a whole number, 1 to .* not '1'"):
+        sim.drop_callback("1")
 
 
 def test_a_task_kind_that_is_none(sim: Simulator) -> None:
