@@ -95,7 +95,7 @@ cdef class DeviceCore:
 
     def check(self) -> None:
         """Raises what a call on this device would raise because it is closed or out of service."""
-        self.check_open()
+        self.check_open("open_device")
 
     def close_later(self) -> bool:
         """Close it once its streams are drained, without anybody waiting; False when it can be closed at once."""
@@ -148,14 +148,14 @@ cdef class DeviceCore:
     def empty(self, shape: object, dtype: object) -> DeviceBuffer:
         """See `aioascend.Device.empty`."""
         cdef DeviceBuffer buffer = DeviceBuffer.__new__(DeviceBuffer)
-        self.check_open()
+        self.check_open("empty")
         fill_buffer(buffer, self, shape, dtype, &self.device.device_memory(), _debug.here() if _debugging else None)
         return buffer
 
     def pinned(self, shape: object, dtype: object, made_at: object = None) -> PinnedBuffer:
         """Blocks until the memory is there, unless the pool has it; see `aioascend.Device.pinned`."""
         cdef PinnedBuffer buffer = PinnedBuffer.__new__(PinnedBuffer)
-        self.check_open()
+        self.check_open("pinned")
         fill_buffer(buffer, self, shape, dtype, &self.device.pinned_memory(), made_at)
         buffer_address(buffer)
         return buffer
@@ -166,10 +166,10 @@ cdef class DeviceCore:
         self.staged_bytes += nbytes
         return take_block(self, &self.device.pinned_memory(), nbytes)
 
-    cdef int check_open(self) except -1:
+    cdef int check_open(self, str what) except -1:
         check_fork()
         if self.device.fault() != 0:
-            raise out_of_service(self, "this call")
+            raise out_of_service(self, what)
         return self.check_not_closed()
 
     cdef int check_not_closed(self) except -1:

@@ -45,7 +45,7 @@ cdef class ModelCore:
         if not core.library.library.can.models:
             raise _errors.UnsupportedError(
                 200001, "load_model", "This library lacks functions for models: " + ", ".join(core.library.missing))
-        core.check_open()
+        core.check_open("load_model")
         self.core = core
         self._label = label
         if isinstance(source, str):
@@ -60,7 +60,7 @@ cdef class ModelCore:
                 code = device.load_model_bytes(host.view.buf, host.view.len, id)
             call = "aclmdlLoadFromMem"
         if code != 0:
-            core.check_open()  # it may have been closed meanwhile
+            core.check_open("load_model")  # it may have been closed meanwhile
             raise core.error(code, f"{call}({label})")
         self.loaded = new rt.LoadedModel(device.api(), id)
         self.count(True)
@@ -92,10 +92,10 @@ cdef class ModelCore:
         return self.is_closed or self.core.device.ended()
 
     def _check_usable(self) -> None:
-        if self.core.device.ended():
-            raise ended_with_device(self.core, f"model {self._label}")
         if self.is_closed:
             raise _errors.RuntimeClosedError(f"model {self._label} is closed")
+        if self.core.device.ended():
+            raise ended_with_device(self.core, f"model {self._label}")
 
     def _close(self) -> None:
         """From here on runs are refused; those in flight go on."""

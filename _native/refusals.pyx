@@ -77,13 +77,15 @@ cdef object ended_with_device(DeviceCore device, str what):
 
 
 cdef object closed_stream(StreamCore stream):
+    what = f"stream {stream.id}"
     why = ""
     if stream.stream.get() is not NULL:
         if stream.core.device.ended():
-            return ended_with_device(stream.core, f"stream {stream.id}")
+            if not stream.is_closed:
+                return ended_with_device(stream.core, what)
         elif was_given_up(stream):
             why = ": it was given up, as its work can be neither waited for nor stopped; create another one"
-    return _errors.RuntimeClosedError(f"stream {stream.id} is closed{why}")
+    return _errors.RuntimeClosedError(f"{what} is closed{why}")
 
 
 cdef object made_by(str maker):

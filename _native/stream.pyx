@@ -51,7 +51,7 @@ cdef class StreamCore:
     def _create(self, core: DeviceCore, priority: int, flags: int) -> None:
         cdef uint32_t c_priority = priority, c_flags = flags
         cdef int code
-        core.check_open()
+        core.check_open("create_stream")
         self.core = core
         with nogil:
             code = core.device.create_stream(c_priority, c_flags, self.stream)
@@ -61,7 +61,7 @@ cdef class StreamCore:
     def _wrap(self, core: DeviceCore, handle: int) -> None:
         cdef uintptr_t address = handle
         cdef int code
-        core.check_open()
+        core.check_open("wrap_stream")
         if address == 0:
             raise ValueError(
                 "0 stands for the default stream of whichever context is current; give its handle "

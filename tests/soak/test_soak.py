@@ -106,7 +106,7 @@ def test_the_plan_has_what_was_asked_for() -> None:
             id="an abort that was not one",
         ),
         pytest.param(
-            MANY_ABORTS + "from aioascend.soak import aborts\naborts.FAILURES = 0",
+            MANY_ABORTS + "from aioascend.soak.aborts import Aborts\nAborts._reached_by = lambda self, abort: set()",
             "somebody was told once more",
             id="an abort that is told again",
         ),
