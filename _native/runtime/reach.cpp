@@ -139,11 +139,12 @@ void Stream::carry_over(const std::shared_ptr<Failure> &failure) {
     }
 }
 
-// What it reaches here ends with what has been submitted.
+// What it reaches here ends with what has been submitted, and with a wait that is just being submitted.
 void Stream::end_taint(const Failure &failure) {
+    const uint64_t last = std::max(last_seq(), waits_.empty() ? 0 : waits_.back().seq);
     for (Taint &taint : taints_) {
         if (taint.failure.get() == &failure && taint.open()) {
-            taint.to = last_seq();
+            taint.to = last;
         }
     }
     note_open_taints();

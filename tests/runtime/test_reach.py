@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
+import threading
 import time
 
 import anyio
@@ -272,3 +274,39 @@ async def test_a_stream_that_waits_for_discarded_work_is_given_up(sim: Simulator
         assert isinstance(await error_of(lost), aa.ReportLostError)
         assert isinstance(await error_of(stranded), aa.ReportLostError)
         sim.release(stream)
+
+
+async def test_somebody_is_told_while_a_wait_is_being_submitted(
+    npu: aa.Device, stream: aa.Stream, other: aa.Stream, sim: Simulator
+) -> None:
+    """What comes behind the wait is fresh, although the wait was under way when the failure became known."""
+    buffer = npu.empty(4, "uint8")
+    for each in (stream, other):
+        await each.memset(buffer, 0)
+    submitted = threading.Event()
+    errors: list[Exception | None] = []
+
+    async def be_told() -> None:
+        failed = stream.memset(buffer, 1)
+        submitted.set()
+        while sim.calls("aclrtStreamWaitEvent") == calls:
+            await asyncio.sleep(0)
+        sim.release(stream)
+        errors.append(await error_of(failed))
+
+    sim.fail_task(stream=stream, kind="memset", code=AICORE_EXCEPTION)
+    sim.hold(stream)
+    sim.hold(other)
+    other.memset(buffer, 0)  # or the wait would be over before the next is there
+    calls = sim.calls("aclrtStreamWaitEvent")
+    thread = threading.Thread(target=lambda: asyncio.run(be_told()))
+    thread.start()
+    await anyio.to_thread.run_sync(submitted.wait)
+    event = stream.record()
+    sim.set_call_latency("aclrtStreamWaitEvent", 0.3)
+    other.wait(event)
+    await anyio.to_thread.run_sync(thread.join)
+    assert isinstance(errors[0], aa.TaskError)
+    fresh = other.memset(buffer, 2)
+    sim.release(other)
+    assert await error_of(fresh) is None
