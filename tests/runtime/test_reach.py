@@ -290,7 +290,7 @@ async def test_somebody_is_told_while_a_wait_is_being_submitted(
         failed = stream.memset(buffer, 1)
         submitted.set()
         while sim.calls("aclrtStreamWaitEvent") == calls:
-            await asyncio.sleep(0)
+            await anyio.lowlevel.checkpoint()
         sim.release(stream)
         errors.append(await error_of(failed))
 
