@@ -26,12 +26,14 @@ from aioascend.errors import AioascendError as AioascendError
 from aioascend.errors import ArgumentError as ArgumentError
 from aioascend.errors import BackendError as BackendError
 from aioascend.errors import ContextError as ContextError
+from aioascend.errors import DeadlineError as DeadlineError
 from aioascend.errors import DependencyError as DependencyError
 from aioascend.errors import DeviceError as DeviceError
 from aioascend.errors import DeviceLostError as DeviceLostError
 from aioascend.errors import ForkError as ForkError
 from aioascend.errors import ModelError as ModelError
 from aioascend.errors import OutOfMemoryError as OutOfMemoryError
+from aioascend.errors import QueueFullError as QueueFullError
 from aioascend.errors import ReportLostError as ReportLostError
 from aioascend.errors import ResourceError as ResourceError
 from aioascend.errors import RuntimeClosedError as RuntimeClosedError
@@ -53,6 +55,7 @@ __all__ = [
     "BackendError",
     "BackendInfo",
     "ContextError",
+    "DeadlineError",
     "DependencyError",
     "Device",
     "DeviceBuffer",
@@ -68,6 +71,7 @@ __all__ = [
     "Operation",
     "OutOfMemoryError",
     "PinnedBuffer",
+    "QueueFullError",
     "ReportLostError",
     "ResourceError",
     "RuntimeClosedError",

@@ -30,6 +30,8 @@ __all__ = [
     "DependencyError",
     "ReportLostError",
     "RuntimeClosedError",
+    "QueueFullError",
+    "DeadlineError",
     "BackendError",
     "ForkError",
     "error_from_code",
@@ -216,6 +218,51 @@ class ReportLostError(AclError):
 
 class RuntimeClosedError(AioascendError):
     """Something was submitted to, or asked of, a device, stream, model or loop that is closed."""
+
+
+class QueueFullError(AioascendError):
+    """A bounded queue took no more, so nothing was submitted: the device has not seen the request.
+
+    Attributes:
+        depth: How many were waiting.
+        limit: How many may wait.
+        retry_after: Seconds until there is probably room, by how fast the queue has been moving; None when not known.
+    """
+
+    def __init__(self, what: str, depth: int, limit: int, retry_after: float | None = None) -> None:
+        self.what = what
+        self.depth = depth
+        self.limit = limit
+        self.retry_after = retry_after
+        when = "later" if retry_after is None else f"in {retry_after:.3g} s"
+        super().__init__(f"{what} is full: {depth} are waiting, at most {limit} may; try again {when}, or send less")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.what, self.depth, self.limit, self.retry_after), self.__dict__
+
+
+class DeadlineError(AioascendError, TimeoutError):
+    """A request was not done in time.
+
+    Attributes:
+        started: Whether it was under way. If not, it was never submitted to the device; if so, its work goes on there,
+            and nobody gets the result.
+        waited: Seconds since it was made.
+    """
+
+    def __init__(self, what: str, waited: float, *, started: bool) -> None:
+        self.what = what
+        self.waited = waited
+        self.started = started
+        how = "under way" if started else "still queued, and was never submitted"
+        super().__init__(f"{what} was not done in time: after {waited:.3g} s it was {how}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild_deadline, (type(self), self.what, self.waited, self.started), self.__dict__
+
+
+def _rebuild_deadline(cls: type[DeadlineError], what: str, waited: float, started: bool) -> DeadlineError:
+    return cls(what, waited, started=started)
 
 
 class BackendError(AioascendError):

@@ -158,6 +158,8 @@ def test_a_lost_report_needs_no_code() -> None:
         errors.BackendError("no ACL library", [("/a/libascendcl.so", "no such file")]),
         errors.RuntimeClosedError("stream 3 is closed"),
         errors.ForkError("forked"),
+        errors.QueueFullError("the batcher", 8, 8, 0.25),
+        errors.DeadlineError("a request", 1.5, started=False),
     ],
     ids=lambda error: type(error).__name__,
 )
