@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# make demo | test | test-py | soak | lint | sanitize | valgrind | fuzz | clean. Each sets up what it needs, in .venv and
-# build/.
+# make demo | test | test-py | soak | lint | docs | sanitize | valgrind | fuzz | clean. Each sets up what it needs, in
+# .venv and build/.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -39,7 +39,7 @@ SOURCES := $(shell find _native aioascend -type f ! -name '*.so' ! -name '*.pyc'
 # nor is the Python they ask for.
 MODEL_PACKAGES := rapidocr-onnxruntime==1.4.4 magika==1.0.3 silero-vad==6.2.3
 
-.PHONY: all demo test test-py soak lint sanitize sanitize-address sanitize-thread valgrind fuzz install clean
+.PHONY: all demo test test-py soak lint docs sanitize sanitize-address sanitize-thread valgrind fuzz install clean
 all: install
 
 # --- environment -----------------------------------------------------------------------------------------
@@ -65,6 +65,10 @@ $(VENV)/.models: $(VENV)/.created Makefile
 
 $(VENV)/.lint: $(VENV)/.created pyproject.toml
 	$(BIN)/python -m pip install --quiet --group lint
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.created pyproject.toml
+	$(BIN)/python -m pip install --quiet --group docs
 	@touch $@
 
 install: $(VENV)/.installed $(VENV)/.models
@@ -95,6 +99,10 @@ lint: install $(VENV)/.lint
 	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint _native
 	$(BIN)/mypy
 	cd $(VENV) && bin/python -m mypy.stubtest aioascend._native aioascend.bench._rivals
+
+# In build/site; whatever it warns of is an error.
+docs: install $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 # At the same time: a run of the tests keeps one core busy, and its exit status tells of reports at its very end.
 sanitize: install

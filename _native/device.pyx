@@ -9,8 +9,8 @@ cdef class DeviceCore:
     cdef readonly Library library
     cdef readonly int index
     cdef size_t staged_copies, staged_bytes
-    cdef dict buffers  # in debug mode: address of a Block -> repr, bytes and maker of its buffer; else None
-    cdef public bint awaits_reset  # out of service, and no reset has brought it back yet
+    cdef dict pinned_buffers  # in debug mode: address of a Block -> repr, bytes and maker of its buffer; else None
+    cdef public bint awaits_reset  # a reset of it was begun, and has not succeeded
     cdef list kept  # what the device may use and nobody can tell; goes with this object
     cdef object __weakref__
 
@@ -34,7 +34,7 @@ cdef class DeviceCore:
         self.library = library
         self.index = index
         self.kept = []
-        self.buffers = {} if _debugging else None
+        self.pinned_buffers = {} if _debugging else None
         self.device = new rt.Device(deref(library.library), index, settings)
 
     def __dealloc__(self):
@@ -141,15 +141,15 @@ cdef class DeviceCore:
             "staged_copies": self.staged_copies, "staged_bytes": self.staged_bytes,
         }
 
-    def live_buffers(self) -> list:
-        """In debug mode: repr, bytes and where it was made, of each buffer whose memory is still in use."""
-        return [] if self.buffers is None else list(self.buffers.values())
+    def live_pinned(self) -> list:
+        """In debug mode: repr, bytes and where it was made, of each pinned buffer whose memory is still in use."""
+        return [] if self.pinned_buffers is None else list(self.pinned_buffers.values())
 
     def empty(self, shape: object, dtype: object) -> DeviceBuffer:
         """See `aioascend.Device.empty`."""
         cdef DeviceBuffer buffer = DeviceBuffer.__new__(DeviceBuffer)
         self.check_open("empty")
-        fill_buffer(buffer, self, shape, dtype, &self.device.device_memory(), _debug.here() if _debugging else None)
+        fill_buffer(buffer, self, shape, dtype, &self.device.device_memory(), None)
         return buffer
 
     def pinned(self, shape: object, dtype: object, made_at: object = None) -> PinnedBuffer:

@@ -118,8 +118,8 @@ cdef class Block:
                 _device_blocks_live -= 1
             else:
                 _pinned_blocks_live -= 1
-            if self.device.buffers is not None:
-                self.device.buffers.pop(<uintptr_t><void *>self, None)
+            if self.device.pinned_buffers is not None:
+                self.device.pinned_buffers.pop(<uintptr_t><void *>self, None)
             with nogil:
                 if unreliable:
                     pool.quarantine(memory)
@@ -242,8 +242,8 @@ cdef int fill_buffer(
     buffer.core = core
     if buffer.nbytes:
         buffer.block = take_block(core, pool, buffer.nbytes)
-        if core.buffers is not None:
-            core.buffers[<uintptr_t><void *>buffer.block] = (repr(buffer), buffer.nbytes, made_at)
+        if core.pinned_buffers is not None and isinstance(buffer, PinnedBuffer):
+            core.pinned_buffers[<uintptr_t><void *>buffer.block] = (repr(buffer), buffer.nbytes, made_at)
     return 0
 
 

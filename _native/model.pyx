@@ -37,17 +37,30 @@ cdef class ModelCore:
 
     def _load_core(self, core: DeviceCore, source: object, label: str) -> None:
         """Blocks. `source`: a path (str), or the bytes of a model."""
-        cdef uint32_t id = 0
-        cdef int code
-        cdef string path
-        cdef HostView host
         cdef rt.Device *device = core.device
+        cdef bint begun
         if not core.library.library.can.models:
             raise _errors.UnsupportedError(
                 200001, "load_model", "This library lacks functions for models: " + ", ".join(core.library.missing))
         core.check_open("load_model")
         self.core = core
         self._label = label
+        with nogil:
+            begun = device.begin_call(False)
+        if not begun:
+            core.check_open("load_model")
+        try:  # until it is there whole, the device is not closed under it
+            self.load_and_describe(source, label)
+        finally:
+            with nogil:
+                device.end_call()
+
+    cdef int load_and_describe(self, object source, str label) except -1:
+        cdef uint32_t id = 0
+        cdef int code
+        cdef string path
+        cdef HostView host
+        cdef rt.Device *device = self.core.device
         if isinstance(source, str):
             path = os.fsencode(source)
             with nogil:
@@ -60,15 +73,17 @@ cdef class ModelCore:
                 code = device.load_model_bytes(host.view.buf, host.view.len, id)
             call = "aclmdlLoadFromMem"
         if code != 0:
-            core.check_open("load_model")  # it may have been closed meanwhile
-            raise core.error(code, f"{call}({label})")
+            self.core.check_open("load_model")  # it may have been closed meanwhile
+            raise self.core.error(code, f"{call}({label})")
         self.loaded = new rt.LoadedModel(device.api(), id)
         self.count(True)
         try:
             self.describe()
+            self.core.check_open("load_model")
         except BaseException:
             self._unload()
             raise
+        return 0
 
     def _unload(self) -> None:
         """Blocks. Nothing may be in flight."""

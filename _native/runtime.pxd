@@ -261,6 +261,8 @@ cdef extern from "device.h" namespace "aioascend" nogil:
         aclError describe_model(LoadedModel &, ModelDescription &, string &)
         aclError unload_model(LoadedModel &)
         void unload_model_soon(uint32_t)
+        cbool begin_call(cbool)
+        void end_call()
         aclError execute_now(Execution &)
         void hold_runs(LoadedModel &, cbool)
         aclError copy_now(void *, const void *, size_t, aclrtMemcpyKind)

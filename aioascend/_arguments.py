@@ -42,7 +42,7 @@ def seconds(name: str, value: object, most: float) -> float:
 def check_file(option: str, path: Path, suffixes: Sequence[str] = ()) -> None:
     """That a file can be written, as far as that is known before; a `ValueError` that says why not otherwise.
 
-    A file that is there is left as it is, and none is made.
+    A file that is there is left as it is, and none is left behind.
     """
     try:
         problem = _problem_of(path, suffixes)

@@ -81,8 +81,8 @@ class Opening(Coroutine[Any, Any, T], Generic[T]):
     _resource: T
 
     def __init__(self, opening: Coroutine[Any, Any, T], call: str) -> None:
-        # Made by now, for the warning; and it must not refer to this object, or the warning would come with a
-        # collection of garbage.
+        # The coroutine inside is made here, so that Python warns by the name of the call; it must not refer to this
+        # object, or the warning would come with a collection of garbage.
         opening.__name__ = opening.__qualname__ = call  # type: ignore[attr-defined]
         self._opening = opening
         self._call = call

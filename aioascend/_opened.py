@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from aioascend import _debug, _native
 from aioascend._backend import Backend
-from aioascend.errors import RuntimeClosedError
+from aioascend.errors import RuntimeClosedError, UnsupportedError
 
 
 class Opened:
@@ -65,7 +65,7 @@ class Opened:
                 try:
                     if not self.core.close_later():
                         self.core.close()
-                        _debug.report_buffers(self.core.index, self.core.live_buffers())
+                        _debug.report_pinned(self.core.index, self.core.live_pinned())
                 finally:
                     self._forget()
 
@@ -77,7 +77,11 @@ class Opened:
             if self.core is not seen:
                 return
             self.core.awaits_reset = True
-            self.core.reset_by_force()
+            try:
+                self.core.reset_by_force()
+            except UnsupportedError:
+                self.core.awaits_reset = False  # it has not even begun
+                raise
             core = _native.DeviceCore(self.core.library, self.core.index, **self.options)
             core.open()
             self.core.awaits_reset = False

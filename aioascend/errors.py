@@ -186,6 +186,7 @@ class DependencyError(AclError):
         error.__cause__ = cause
         if cause.retry == "gone":
             error.retry, error.hint = cause.retry, cause.hint
+            error.args = (error._message(),)
         return error
 
     @staticmethod
@@ -209,7 +210,7 @@ class ReportLostError(AclError):
     @staticmethod
     def _entry_of(code: int) -> _error_table.Entry:
         entry = _entry(code)
-        return entry if entry.retry == "gone" else entry._replace(retry="retry", hint="It has probably run.")
+        return entry if entry.retry == "gone" else entry._replace(retry="retry", hint=_LOST_HINT)
 
     def _failure(self) -> str:
         known = f" ({self.code} {self.name})" if self.code else ""
@@ -305,7 +306,8 @@ _FAMILIES: dict[str, type[AclError]] = {
 }
 
 
-_RESET = 107022  # ACL_ERROR_RT_DEVICE_TASK_ABORT: of no other operation that ends with its device
+_RESET = 107022  # ACL_ERROR_RT_DEVICE_TASK_ABORT: for what was in flight when the device was reset
+_LOST_HINT = "It has probably run; submit it again if that does no harm."
 _NEXT_MESSAGE = re.compile(r"\n(?=E[A-Z0-9]\d{4}:)")
 
 

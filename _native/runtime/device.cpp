@@ -94,33 +94,27 @@ aclError Device::close() {
         }
         ending_ = true;
     }
-    // Without a context somebody has reset the device already, and what there is of it now is not ours.
-    const bool lost = fault_ != 0 && fault_ != ACL_ERROR_RT_CONTEXT_NULL && fault_ != ACL_ERROR_RT_PARAM_INVALID;
-    if ((lost && can().device_force_reset) || !give_back_in_order()) {
-        {
-            std::lock_guard<std::mutex> lock(primary_context_mutex(index_));
-            if (!handles_gone_ && count_openings(library_, index_).in_use > 1) {
-                left_behind_ = true;  // whoever closes it last resets it
-            } else if (!handles_gone_) {
-                force();  // if that fails too, there is nothing to be done
-            }
-        }
-        end_reset();
-        return 0;
+    const bool in_order = !(lost() && can().device_force_reset) && give_back_in_order();
+    bool was_reset = false;
+    const aclError code = leave(in_order, was_reset);
+    if (!in_order) {
+        end(was_reset);
+    } else if (!left_to_others_) {
+        device_memory_.free_quarantined();
+        pinned_memory_.free_quarantined();
+        ended_ = true;  // from here on it may be deleted
     }
-    const aclError code = reset_device();
-    device_memory_.free_quarantined();
-    pinned_memory_.free_quarantined();
-    ended_ = true;  // from here on it may be deleted
     return code == ACL_ERROR_RT_CONTEXT_RELEASE_ERROR ? 0 : code;  // somebody has reset it
+}
+
+// Without a context somebody has reset the device already, and what there is of it now is not ours.
+bool Device::lost() const {
+    return fault_ != 0 && fault_ != ACL_ERROR_RT_CONTEXT_NULL && fault_ != ACL_ERROR_RT_PARAM_INVALID;
 }
 
 // False where it takes a reset by force: a thread is stuck in the library, or work goes on that nobody can stop.
 bool Device::give_back_in_order() {
-    if (!reports_.stop() || handles_gone_) {
-        return false;
-    }
-    if (fault_ == 0 && can().device_force_reset && (end_orphans() || count_openings(library_, index_).left_behind)) {
+    if (!reports_.stop() || handles_gone_ || (fault_ == 0 && end_orphans() && can().device_force_reset)) {
         return false;
     }
     worker_.post([this] {
@@ -130,7 +124,6 @@ bool Device::give_back_in_order() {
     if (!worker_.stop()) {
         return false;
     }
-    unregister_device(this);
     for (aclrtEvent event : take_events()) {
         if (!handles_gone_) {
             api().aclrtDestroyEvent(event);
@@ -139,9 +132,25 @@ bool Device::give_back_in_order() {
     return true;
 }
 
-aclError Device::reset_device() {
+// The device itself, which others may have open, or be about to open. A reset by force is left to the last of them; if it
+// fails, there is nothing to be done.
+aclError Device::leave(bool in_order, bool &was_reset) {
     std::lock_guard<std::mutex> lock(primary_context_mutex(index_));
-    return fault_ != 0 || handles_gone_ ? 0 : api().aclrtResetDevice(index_);
+    const Openings all = openings_of(library_, index_);
+    const bool takes_force = can().device_force_reset && (!in_order || lost());
+    aclError code = 0;
+    was_reset = handles_gone_;
+    if (!was_reset && takes_force && all.in_use > 1) {
+        left_to_others_ = true;
+        return 0;
+    }
+    if (!was_reset && (takes_force || (can().device_force_reset && all.left != 0 && all.in_use == 1))) {
+        was_reset = force() == 0;
+    } else if (!was_reset && in_order && fault_ == 0) {
+        code = api().aclrtResetDevice(index_);
+    }
+    unregister_device(this);
+    return code;
 }
 
 void Device::keep_orphan(Stream &stream) {

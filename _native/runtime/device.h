@@ -46,12 +46,12 @@ public:
 
     // Blocking; off the loop. Opens the device and its primary context, starts the threads.
     aclError open();
-    // Blocking; off the loop. Waits for streams that nobody closed: they are given back once they are drained. A thread
-    // that is stuck in the library is left behind, and this object with it: ended() stays false.
+    // Blocking; off the loop. Waits for streams that nobody closed: they are given back once they are drained. Where that
+    // takes a reset by force, others who have the device open go first. ended() stays false when it has to be leaked.
     aclError close();
     bool closed() const { return closed_.load(); }  // takes no more work
     bool ended() const { return ended_.load(); }    // nothing of it runs any more
-    bool left_behind() const { return left_behind_.load(); }  // closed, but for what nobody can stop
+    bool left_to_others() const { return left_to_others_.load(); }  // closed, and to be reset by those who have it open
     // Closes it in the background, once its streams are drained; false when there is nothing to wait for.
     bool close_later();
     // Blocking; off the loop. Gives up everything at once and resets the device, from everybody in this process. Can be
@@ -104,7 +104,7 @@ public:
     const Capabilities &can() const { return library_.can; }
     aclrtContext context() const { return context_; }
     int32_t index() const { return index_; }
-    bool is(const Library &library, int32_t index) const {
+    bool is_of(const Library &library, int32_t index) const {
         return library_.handle == library.handle && index_ == index;
     }
     const Options &options() const { return options_; }
@@ -142,11 +142,12 @@ private:
     void give_up_streams();
     void abandon_streams();  // settle_mutex held
     void mark_runs_failed(const DeviceException &exception);
-    aclError force();
-    void end_reset();
     aclError set_device();
     bool give_back_in_order();
-    aclError reset_device();
+    aclError leave(bool in_order, bool &was_reset);
+    aclError force();
+    void end(bool was_reset);
+    bool lost() const;
     bool end_orphans();  // destroys those whose work has ended; whether others are left
     std::unordered_set<aclrtEvent> take_events();
 
@@ -157,7 +158,7 @@ private:
     std::atomic<bool> closed_{true};
     std::atomic<bool> ended_{true};
     std::atomic<bool> handles_gone_{false};
-    std::atomic<bool> left_behind_{false};
+    std::atomic<bool> left_to_others_{false};
     std::atomic<aclError> fault_{0};
     std::shared_ptr<Failure> fault_failure_;  // written once, before fault_
     std::atomic<int64_t> failed_ns_{0};

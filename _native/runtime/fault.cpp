@@ -219,28 +219,41 @@ aclError Device::reset_by_force() {
         code = force();
     }
     if (first) {
-        end_reset();
+        unregister_device(this);
+        end(true);
     }
-    return code == ACL_ERROR_RT_CONTEXT_RELEASE_ERROR ? 0 : code;  // somebody has done it already
+    return code;
 }
 
 // With the primary_context_mutex. For all in this process who have it open, what is left of an earlier opening included;
 // before threads are joined, for one of them may be stuck in a call that only this ends.
 aclError Device::force() {
+    if (!can().device_force_reset) {
+        return ACL_ERROR_RT_FEATURE_NOT_SUPPORT;
+    }
     take_devices_away(library_, index_);
-    return can().device_force_reset ? api().aclrtResetDeviceForce(index_) : ACL_ERROR_RT_FEATURE_NOT_SUPPORT;
+    const aclError code = api().aclrtResetDeviceForce(index_);
+    if (code != 0 && code != ACL_ERROR_RT_CONTEXT_RELEASE_ERROR) {  // that one: somebody has done it already
+        return code;
+    }
+    forget_what_was_left(library_, index_);
+    return 0;
 }
 
 void Device::taken_away() {
+    handles_gone_ = true;  // first: what is given up from here on gives nothing back
     fail(ACL_ERROR_RT_DEVICE_TASK_ABORT);
-    handles_gone_ = true;
 }
 
-// After a reset by force: what the device had has gone, and must not be given back a second time.
-void Device::end_reset() {
+// Not in order: what the device had goes with a reset by force, or is left to it. Until that it may work with what it has
+// been given, and a thread that is stuck in the library may look at the rest: that is leaked.
+void Device::end(bool was_reset) {
+    handles_gone_ = true;
     const bool reports_ended = reports_.stop();
     const bool worker_ended = worker_.stop();
-    handles_gone_ = true;  // nothing is given back
+    if (!worker_ended) {
+        worker_.run_rest();  // or what it was about to hand over would never arrive
+    }
     for (const auto &stream : streams()) {
         stream->handle_has_gone();  // takes nothing more
     }
@@ -248,12 +261,8 @@ void Device::end_reset() {
     for (const auto &stream : streams()) {
         forget(*stream);
     }
-    if (left_behind_) {
-        return;  // the device may still work with what it had
-    }
-    unregister_device(this);
-    if (!reports_ended || !worker_ended) {
-        return;  // they may still look at what is left
+    if (!was_reset || !reports_ended || !worker_ended) {
+        return;
     }
     take_events();
     device_memory_.abandon();

@@ -87,7 +87,7 @@ bool Stream::abort() {
 bool Stream::waits_for(const Discarded &gone) {
     std::lock_guard<std::mutex> failures(device_.failure_mutex);
     return std::any_of(waits_.begin(), waits_.end(), [&](const PendingWait &wait) {
-        return wait.source.get() == gone.stream && wait.source_seq > gone.from && wait.source_seq <= gone.to &&
+        return wait.source == gone.stream && wait.source_seq > gone.from && wait.source_seq <= gone.to &&
                !is_over(wait);
     });
 }
@@ -115,7 +115,7 @@ bool Stream::abort_alone(const std::shared_ptr<Failure> &failure, Outcome outcom
     uint64_t issued;  // in front of what the worker is about to launch, which may come when all that is gone
     {
         std::lock_guard<std::mutex> lock(mutex_);
-        gone.stream = this;
+        gone.stream = shared_from_this();
         if (destroyed_) {
             return true;
         }
@@ -132,9 +132,12 @@ bool Stream::abort_alone(const std::shared_ptr<Failure> &failure, Outcome outcom
         if (code == 0 && launching) {  // what the worker was about to launch may have come behind the abort
             {
                 std::unique_lock<std::mutex> lock(mutex_);
-                issued_.wait(lock, [this] { return !issuing_; });
+                // A launch may never return; then the device is lost sooner or later.
+                const auto over = [this] { return !issuing_ || device_.fault() != 0; };
+                while (!issued_.wait_for(lock, std::chrono::milliseconds(100), over)) {
+                }
             }
-            code = device_.api().aclrtStreamAbort(handle_);
+            code = device_.fault() != 0 ? device_.fault() : device_.api().aclrtStreamAbort(handle_);
         }
     }
     if (code != 0 && code != ACL_ERROR_RT_FEATURE_NOT_SUPPORT) {
@@ -154,7 +157,7 @@ bool Stream::abort_alone(const std::shared_ptr<Failure> &failure, Outcome outcom
         known = all_cancelled();
         discard(failure, outcome, code == 0);
         gone.to = retired_seq_;
-        if (gone.to != gone.from) {  // or else nothing was there to be discarded
+        if (gone.to != gone.from || !queue_.empty()) {  // or else nothing was there to be discarded
             std::lock_guard<std::mutex> failures(device_.failure_mutex);
             add_taint(failure, gone.from, Taint::kOpen);
         }

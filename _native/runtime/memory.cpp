@@ -113,7 +113,7 @@ aclError MemoryPool::call_malloc(Memory *memory) {
 }
 
 void MemoryPool::allocate(Memory *memory) {
-    aclError code = call_malloc(memory);
+    aclError code = device_.handles_gone() ? aclError(ACL_ERROR_RT_CONTEXT_NULL) : call_malloc(memory);
     if (code == ACL_ERROR_RT_MEMORY_ALLOCATION || code == ACL_ERROR_RT_RESOURCE_ALLOC_FAIL) {
         trim();
         code = call_malloc(memory);

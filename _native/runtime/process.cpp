@@ -63,18 +63,18 @@ OpenDevices count_open_devices() {
     OpenDevices counts;
     std::lock_guard<std::mutex> lock(registry().mutex);
     for (Device *device : registry().devices) {
-        counts.devices += device->left_behind() ? 0 : 1;
+        counts.devices += device->left_to_others() ? 0 : 1;
         counts.streams += device->streams().size();
     }
     return counts;
 }
 
-Openings count_openings(const Library &library, int32_t index) {
+Openings openings_of(const Library &library, int32_t index) {
     Openings counts;
     std::lock_guard<std::mutex> lock(registry().mutex);
     for (Device *device : registry().devices) {
-        if (device->is(library, index)) {
-            ++(device->left_behind() ? counts.left_behind : counts.in_use);
+        if (device->is_of(library, index)) {
+            ++(device->left_to_others() ? counts.left : counts.in_use);
         }
     }
     return counts;
@@ -83,10 +83,17 @@ Openings count_openings(const Library &library, int32_t index) {
 void take_devices_away(const Library &library, int32_t index) {
     std::lock_guard<std::mutex> lock(registry().mutex);
     for (Device *device : registry().devices) {
-        if (device->is(library, index)) {
+        if (device->is_of(library, index)) {
             device->taken_away();
         }
     }
+}
+
+void forget_what_was_left(const Library &library, int32_t index) {
+    std::lock_guard<std::mutex> lock(registry().mutex);
+    auto &all = registry().devices;
+    const auto left = [&](Device *device) { return device->is_of(library, index) && device->left_to_others(); };
+    all.erase(std::remove_if(all.begin(), all.end(), left), all.end());
 }
 
 std::mutex &primary_context_mutex(int32_t index) {

@@ -30,10 +30,11 @@ OpenDevices count_open_devices();
 // A device may be open more than once: one that was left with work in flight is opened again before it has closed.
 struct Openings {
     size_t in_use = 0;
-    size_t left_behind = 0;  // closed, but for what nobody could stop
+    size_t left = 0;  // closed, and left to whoever resets the device
 };
-Openings count_openings(const Library &library, int32_t index);
-void take_devices_away(const Library &library, int32_t index);
+Openings openings_of(const Library &library, int32_t index);
+void take_devices_away(const Library &library, int32_t index);  // before a reset by force, all of them
+void forget_what_was_left(const Library &library, int32_t index);  // after it
 // Held while a device is opened, given back or reset, which it must not be for somebody else meanwhile.
 std::mutex &primary_context_mutex(int32_t index);
 // The open devices with this index: exceptions name no library.

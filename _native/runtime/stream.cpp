@@ -335,7 +335,7 @@ aclError Stream::destroy() {
         }
         want_all();
         // A report may still be on its way for a marker that covers nothing new; its memory must outlive it.
-        drained_.wait(lock, [this] { return (drained() && markers_.empty()) || shutting_down(); });
+        drained_.wait(lock, [this] { return destroyed_ || (drained() && markers_.empty()) || shutting_down(); });
         if (destroyed_ || shutting_down()) {
             return 0;
         }

@@ -125,6 +125,10 @@ private:
         Ticket *ticket;
         Command command;
     };
+    struct Discarded {  // by an abort: from < seq <= to
+        std::shared_ptr<Stream> stream;
+        uint64_t from = 0, to = 0;
+    };
 
     void explain_queue(StreamSnapshot &out);
     aclError issue(const Command &command, uint32_t &last_task) const;
@@ -142,10 +146,6 @@ private:
     void retire_unreported(uint64_t seq, const std::shared_ptr<Failure> &failure, Outcome outcome, bool stopped);
     bool all_cancelled() const;
     void discard(const std::shared_ptr<Failure> &failure, Outcome outcome, bool stopped);
-    struct Discarded {  // by an abort: from < seq <= to
-        const Stream *stream = nullptr;
-        uint64_t from = 0, to = 0;
-    };
     bool abort_alone(const std::shared_ptr<Failure> &failure, Outcome outcome, Discarded &gone);
     bool waits_for(const Discarded &gone);
     uint64_t seen_of(Stream &other, uint64_t upto);

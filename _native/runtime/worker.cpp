@@ -34,6 +34,17 @@ bool Worker::stop() {
     return false;
 }
 
+void Worker::run_rest() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    while (!jobs_.empty()) {
+        std::function<void()> job = std::move(jobs_.front());
+        jobs_.pop_front();
+        lock.unlock();
+        job();
+        lock.lock();
+    }
+}
+
 void Worker::leave(std::chrono::steady_clock::time_point deadline) {
     std::deque<std::function<void()>> dropped;
     {

@@ -25,6 +25,7 @@ public:
     void start();
     // Runs what was posted, then joins. False: a call of the library does not return, and the thread is left to itself.
     bool stop();
+    void run_rest();  // by the caller, when the thread is stuck
     // The process ends: what was posted is not run, and what runs is waited for until then only.
     void leave(std::chrono::steady_clock::time_point deadline);
 

@@ -4,7 +4,7 @@
 The extension calls in here, with what it has in its hands; what users see of it is `aioascend.debug`.
 """
 
-from aioascend._debug.leaks import made_at, report_buffers
+from aioascend._debug.leaks import made_at, report_pinned
 from aioascend._debug.loops import watch_asyncio, watch_trio
 from aioascend._debug.settings import Settings, settings
 from aioascend._debug.stacks import Once, Stack, annotate, called_at, here, logger, reported, shown, stack_here
@@ -20,12 +20,12 @@ __all__ = [
     "annotate",
     "called_at",
     "here",
-    "shown",
     "logger",
     "made_at",
-    "report_buffers",
+    "report_pinned",
     "reported",
     "settings",
+    "shown",
     "stack_here",
     "watch_asyncio",
     "watch_stalls",

@@ -14,15 +14,14 @@ def made_at(stack: Stack | None) -> str:
     return f", made at\n{shown(stack)}" if stack is not None else ""
 
 
-def report_buffers(device: int, buffers: Sequence[tuple[str, int, Stack | None]]) -> None:
-    """The device has been closed, and these buffers (what, bytes, maker) are still referred to.
+def report_pinned(device: int, buffers: Sequence[tuple[str, int, Stack | None]]) -> None:
+    """The device has been closed, and these pinned buffers (what, bytes, maker) are still referred to.
 
-    The memory of device buffers went with the device, so they keep nothing; pinned memory stays in use.
+    Their memory stays in use; that of device buffers went with the device.
     """
     alike: dict[str, list[int]] = {}
     for what, size, stack in buffers:
-        if what.startswith("<PinnedBuffer "):
-            alike.setdefault(f"{what}{made_at(stack)}", []).append(size)
+        alike.setdefault(f"{what}{made_at(stack)}", []).append(size)
     if alike:
         parts = [f"{counted(sum(sizes), 'byte')} in {len(sizes)} x {text}" for text, sizes in alike.items()]
         total = counted(sum(map(sum, alike.values())), "byte")

@@ -8,12 +8,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from aioascend import AclError
+from aioascend._native import Operation
 from aioascend.soak.aborts import Aborts, is_abort
 from aioascend.soak.ledger import NEVER, Ledger, Link, Session, Submission, is_loss, original
 
 __all__ = ["Failure", "Failures"]
 
-_WHERE = re.compile(r"\w+ #(\d+) of stream (\d+)")
+_WHERE = re.compile(r"(\w+) #(\d+) of stream (\d+)")
 
 
 class Failure:
@@ -68,8 +69,10 @@ class Failures:
         self._all: dict[tuple[str, int, Session | None], Failure] = {}
         self._by_session: dict[Session, list[Failure]] = defaultdict(list)
         self._sessions: dict[int, list[Session]] = defaultdict(list)
+        self._places: dict[tuple[Session, int | None], Submission] = {}
         for session in ledger.sessions:
             self._sessions[session.id].append(session)
+            self._places.update(((session, submission.seq), submission) for submission in session.submissions)
         for telling in ledger.tellings:
             if is_loss(telling.failure) or is_abort(telling.failure):
                 continue
@@ -83,16 +86,27 @@ class Failures:
         """The failure that an error comes from, which was there at this tick."""
         cause = original(error)
         found = _WHERE.match(cause.where)
-        session = self._session(int(found[2]), tick) if found else None
+        kind, seq = (found[1], int(found[2])) if found else ("", None)
+        session = self._session(int(found[3]), tick, kind, seq) if found else None
         key = (cause.where, cause.code, session)
         if key not in self._all:
-            self._all[key] = Failure(cause, int(found[1]) if found else None, session)
+            self._all[key] = Failure(cause, seq, session)
         return self._all[key]
 
-    def _session(self, stream_id: int, tick: int) -> Session | None:
-        """Ids are used again: the latest stream with this one."""
+    def _session(self, stream_id: int, tick: int, kind: str, seq: int | None) -> Session | None:
+        """Ids are used again: the latest stream with this one, in which that operation can have failed."""
         opened = [session for session in self._sessions[stream_id] if session.opened <= tick]
-        return opened[-1] if opened else None
+        can_be = [session for session in opened if self._may_have_failed(session, kind, seq)]
+        found = can_be or opened
+        return found[-1] if found else None
+
+    def _may_have_failed(self, session: Session, kind: str, seq: int | None) -> bool:
+        submission = self._places.get((session, seq))
+        if submission is None:
+            return True
+        made = submission.made
+        succeeded = isinstance(made, Operation) and made.done() and not made.cancelled() and made.exception() is None
+        return kind in submission.kind and not succeeded
 
     def all(self) -> Iterable[Failure]:
         """All of them."""

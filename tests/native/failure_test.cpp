@@ -84,10 +84,11 @@ void across_streams(int delivery) {
     for (size_t i = 0; i < streams.size(); ++i) {
         check_outcome(world, work(i), Outcome::Ok);
     }
-    // An event that was recorded behind the failure is remembered.
+    // An event that was recorded behind the failure is remembered: who would wait for it is told.
     const Op late = world.wait_for(streams[3], first, streams[0], recorded);
-    check_outcome(world, work(3), Outcome::Dependent);
-    check_outcome(world, late, Outcome::Dependent);
+    CHECK_EQ(late->status, 0 + kBehind);
+    CHECK(late->ticket.failure() == failed->ticket.failure());
+    check_outcome(world, work(3), Outcome::Ok);
     world.close();
 }
 

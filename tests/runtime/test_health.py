@@ -233,6 +233,10 @@ async def test_what_lingers_does_not_reset_a_device_that_was_opened_again(
             await stream.memset(npu.empty(4, "uint8"), 0)
         if not reset:
             sim.release(streams[0])
+    before = sim.calls("aclrtResetDeviceForce")
+    async with aa.open_device(1, backend="sim"):
+        pass
+    assert sim.calls("aclrtResetDeviceForce") == before  # what was left has gone with the last who had it open
 
 
 async def test_a_call_under_way_when_the_device_is_reset(sim: Simulator, anyio_backend: object) -> None:
