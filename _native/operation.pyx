@@ -15,8 +15,7 @@ cdef class Operation:
 
     It speaks the protocol of `asyncio.Future` (`asyncio.isfuture` is true), so `gather`, `wait`, `wait_for`, `shield`
     and `as_completed` take it as it is, without a task around it. `TaskGroup.create_task` takes coroutines only: await
-    the operation in one. Under trio it is awaited directly. It can be awaited any number of times, before and after it
-    is done.
+    the operation in one. Under trio it is awaited directly. It can be awaited any number of times, done or not.
 
     Guaranteed: what the device touches stays alive until the device is past it, whatever becomes of this object.
     A report from the device is asked for when somebody waits (`await`, `add_done_callback`), not before. An operation
@@ -153,6 +152,10 @@ cdef class Operation:
                 (<list>followed.linked).remove(self)
         self.wake(False)
         return True
+
+    def _past(self) -> Operation:
+        """An operation that is done when the device is past this one, even if this one was cancelled."""
+        return new_follower(self, quiet=True)
 
     # --- who is to be told ---
 

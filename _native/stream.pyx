@@ -277,6 +277,15 @@ cdef class StreamCore:
             operation.ticket.more().source_seq = recorded.ticket.seq
         return self.submit(operation, command)
 
+    def _follow(self, source: StreamCore) -> tuple:
+        """What is submitted from here on waits on the device for all of `source` so far. The record and the wait."""
+        cdef Event event = source.record()
+        try:
+            return event.operation, self.wait(event)
+        except BaseException:
+            event.operation.cancel()  # nobody goes by it
+            raise
+
     cdef Operation submit_join(self, Operation operation):
         """Makes the operation done when everything submitted before is, closed stream or not."""
         cdef rt.Command command

@@ -12,6 +12,7 @@ AIOASCEND_DEBUG, which turns debug mode on (docs/debugging.md).
 import aioascend._interpreter  # noqa: F401 - before anything that is compiled
 from aioascend._backend import BackendInfo as BackendInfo
 from aioascend._backend import backend_info as backend_info
+from aioascend._calls import ModelStatistics as ModelStatistics
 from aioascend._native import DeviceBuffer as DeviceBuffer
 from aioascend._native import Event as Event
 from aioascend._native import Operation as Operation
@@ -68,6 +69,7 @@ __all__ = [
     "MemoryInfo",
     "Model",
     "ModelError",
+    "ModelStatistics",
     "Operation",
     "OutOfMemoryError",
     "PinnedBuffer",

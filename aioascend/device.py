@@ -192,7 +192,14 @@ class Device(Closing):
     # --- models ---
 
     @coroutine_function
-    def load_model(self, model: str | os.PathLike[str] | bytes, *, name: str | None = None) -> ModelContext:
+    def load_model(
+        self,
+        model: str | os.PathLike[str] | bytes,
+        *,
+        name: str | None = None,
+        instances: int = 1,
+        concurrency: int | None = None,
+    ) -> ModelContext:
         """Load a model from a file or from bytes, for `async with` or `await` (aclmdlLoadFromFile, aclmdlLoadFromMem).
         Loaded by a worker thread.
 
@@ -200,19 +207,30 @@ class Device(Closing):
             model: Path of an `.om` file; on the simulator also of an `.onnx` file or of a model description
                 (docs/simulator/model-description.md). Or the bytes of one.
             name: What it is called in messages; by default the file name.
+            instances: How often it is loaded, and so how many of its runs there can be at once. Each instance has its
+                own weights on the device.
+            concurrency: How many calls have buffers on the device at once; more wait on the host, in their order. By
+                default 8 for each instance; three are enough for copies to overlap with runs.
 
         Raises (when entered or awaited):
             FileNotFoundError, IsADirectoryError: no such file.
-            TypeError, ValueError: `model` is neither path nor bytes, is empty, or no regular file; `name` is no text.
+            TypeError, ValueError: `model` is neither path nor bytes, is empty, or no regular file; `name` is no text;
+                `instances` or `concurrency` is no number that makes sense.
             ModelError, AclError: it is not a model that this device can run; the message says why.
         """
-        return ModelContext(self._load_model(model, name, _debug.here()), "load_model")
+        opening = self._load_model(model, name, instances, concurrency, _debug.here())
+        return ModelContext(opening, "load_model")
 
     async def _load_model(
-        self, model: str | os.PathLike[str] | bytes, name: str | None, made_at: _debug.Stack | None
+        self,
+        model: str | os.PathLike[str] | bytes,
+        name: str | None,
+        instances: int,
+        concurrency: int | None,
+        made_at: _debug.Stack | None,
     ) -> Model:
         self._check_open()
-        loaded = await Model._load(self, model, name, made_at)
+        loaded = await Model._load(self, model, name, instances, concurrency, made_at)
         self._models.add(loaded)
         return loaded
 
@@ -278,8 +296,11 @@ class Device(Closing):
         self._closed = True
         if _native.forked():
             return
+        for model in list(self._models):
+            model._refuse()
         for stream in list(self._streams):
-            stream._close()
+            if stream._to_be_closed:  # those of models are closed by them, when they are through with their calls
+                stream._close()
         failures: list[AioascendError] = []
         resources: list[Model | Stream] = [*self._models, *self._streams]
         for resource in resources:

@@ -3,31 +3,34 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import anyio
 import numpy as np
 
 from aioascend import _debug, _native
+from aioascend._arguments import whole
+from aioascend._calls import Calls, ModelStatistics
 from aioascend._closing import Closing, Opening, coroutine_function
+from aioascend._instances import Instances, chain
 from aioascend._threads import run_blocking
 from aioascend._words import counted
-from aioascend.errors import DependencyError
+from aioascend.errors import RuntimeClosedError
 from aioascend.stream import Stream
 from aioascend.tensors import TensorInfo, as_input, bind_arguments, check_tensor, dtype_of
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from numpy.typing import DTypeLike, NDArray
 
     from aioascend._native import DeviceBuffer, Operation, Run
     from aioascend.device import Device
 
 __all__ = ["Model", "ModelContext"]
+
+_CALLS_OF_AN_INSTANCE = 8  # three overlap; the others bridge the time until the host has heard of one
 
 Shapes = tuple[tuple[int, ...], ...]
 
@@ -35,11 +38,13 @@ Shapes = tuple[tuple[int, ...], ...]
 class Model(_native.ModelCore, Closing):
     """A loaded model. Made by `Device.load_model`.
 
-    `await model(x)` takes numpy arrays and returns numpy arrays; copies in and out, staged through pinned memory, and
-    the run are one chain on the model's own stream. `execute` runs it on device buffers, on any stream.
+    `await model(x)` takes numpy arrays and returns numpy arrays, staged through pinned memory. Its copies overlap
+    with the runs of other calls. `execute` runs it on device buffers, on any stream.
 
-    Guaranteed: calls of one model run one after the other, in the order they were made, whatever stream they use (the
-    library forbids one model on two streams at the same time). Load it twice for two at once.
+    Guaranteed: runs of one instance follow one another, in the order they were submitted, whatever stream they use (the
+    library forbids one model on two streams at the same time); so do calls, in the order they were made. No more than
+    `concurrency` calls have buffers on the device; others wait on the host, in their order, until the device is past
+    one, whether or not somebody still waits for that. Not guaranteed: any order between several instances.
 
     Attributes:
         name: What messages call it.
@@ -48,13 +53,17 @@ class Model(_native.ModelCore, Closing):
         output_infos: `TensorInfo` of every output.
         gears: For models compiled for a choice of shapes: `{"batch": [1, 4]}`, `{"size": [(h, w), ...]}` or
             `{"dims": [[...], ...]}`; empty otherwise.
-        stream: The stream that calls run on.
+        stream: The stream that calls run on; with several instances that of the first.
+        streams: The streams that calls run on, one for each instance.
     """
 
     device: Device
     stream: Stream
+    streams: tuple[Stream, ...]
     input_infos: tuple[TensorInfo, ...]
     output_infos: tuple[TensorInfo, ...]
+    _calls: Calls
+    _instances: Instances
 
     def __init__(self) -> None:
         raise TypeError("models have no public constructor; use Device.load_model")
@@ -66,13 +75,23 @@ class Model(_native.ModelCore, Closing):
 
     @classmethod
     async def _load(
-        cls, device: Device, source: str | os.PathLike[str] | bytes, name: str | None, made_at: _debug.Stack | None
+        cls,
+        device: Device,
+        source: str | os.PathLike[str] | bytes,
+        name: str | None,
+        instances: int,
+        concurrency: int | None,
+        made_at: _debug.Stack | None,
     ) -> Model:
         model = cls.__new__(cls)
         model._prepare()
         model.device = device
         if name is not None and not isinstance(name, str):
             raise TypeError(f"name must be text, not {name!r}")
+        instances = whole("instances", instances, 1, 64, "a number of instances")
+        limit = _CALLS_OF_AN_INSTANCE * instances
+        if concurrency is not None:
+            limit = whole("concurrency", concurrency, 1, 4096, "a number of calls")
         model._made_at = made_at
         if isinstance(source, (bytes, bytearray, memoryview)):
             label = name or "from bytes"
@@ -83,22 +102,22 @@ class Model(_native.ModelCore, Closing):
             source = os.fspath(source)
         else:
             raise TypeError(f"a model is loaded from a path or from bytes, not from {type(source).__name__}")
+        model._calls = Calls(label, limit)
+        model._instances = Instances(instances)
 
         def load() -> Model:
-            if isinstance(source, str):
-                _check_path(source, device.backend)
-            model._load_core(device._core, source, label)
+            model._instances.load(model, device, source, label)
             return model
 
-        await run_blocking(load, undo=lambda made: made._unload())
+        await run_blocking(load, undo=lambda made: made._instances.unload(made))
         try:
             model._describe_for_python()
-            model.stream = await device.create_stream()
-            model.stream._to_be_closed = False  # by the model, not by its user
+            await model._instances.create_streams(device, overlapping=limit > 1)
         except BaseException:
-            with anyio.CancelScope(shield=True):
-                await run_blocking(model._unload)
+            await model._instances.give_up(model)
             raise
+        model.streams = model._instances.run_streams
+        model.stream = model.streams[0]
         model._to_be_closed = True
         return model
 
@@ -145,11 +164,12 @@ class Model(_native.ModelCore, Closing):
     async def _call_on(self, args: Sequence[object], kwargs: Mapping[str, object], where: _debug.Stack | None) -> Any:
         values = bind_arguments(self._label, self.input_infos, args, kwargs)
         arrays = [as_input(self._label, info, value) for info, value in zip(self.input_infos, values, strict=True)]
-        self._check_usable()
-        if self._dynamic == "shapes":
-            results = await self._call_dynamic(arrays, where)
-        else:
-            results = await self._call(arrays, [size for *_, size in self._outputs], where)
+        self._check_open()
+        with self._calls:
+            if self._dynamic == "shapes":
+                results = await self._call_dynamic(arrays, where)
+            else:
+                results = await self._call(arrays, [size for *_, size in self._outputs], where)
         return results[0] if len(results) == 1 else tuple(results)
 
     _call_on.__qualname__ = "Model.__call__"  # what Python warns of when nobody awaits it
@@ -157,24 +177,33 @@ class Model(_native.ModelCore, Closing):
     async def _call(
         self, arrays: Sequence[NDArray[Any]], output_bytes: Sequence[int], where: _debug.Stack | None
     ) -> list[NDArray[Any]]:
-        stream = self.stream
-        with _debug.called_at(where):
-            buffers = [self._input_buffer(index, array) for index, array in enumerate(arrays)]
-            outputs = [self.device.empty(size, "uint8") for size in output_bytes]
-            operations = [stream.memcpy(buffer, array) for buffer, array in zip(buffers, arrays, strict=True)]
-            run = self._run(buffers, outputs)
-            operations.append(run.submit(stream))
-            hosts = [np.empty(size, "uint8") for size in output_bytes]
-            operations += [stream.memcpy(host, output) for host, output in zip(hosts, outputs, strict=True)]
-        await _chain(operations)
+        await self._calls.enter()
+        operations: list[Operation] = []
+        try:
+            instance = self._instances.pick()
+            with _debug.called_at(where):
+                buffers = [self._input_buffer(index, array) for index, array in enumerate(arrays)]
+                outputs = [self._empty(size, "uint8") for size in output_bytes]
+                hosts = [np.empty(size, "uint8") for size in output_bytes]
+                run = self._run(instance.core or self, buffers, outputs)
+                copies_in, copies_out = zip(buffers, arrays, strict=True), zip(hosts, outputs, strict=True)
+                instance.submit(operations, copies_in, run, copies_out, self._calls.alone)
+            await chain(operations)
+        except BaseException:
+            self._calls.leave_behind(operations)
+            raise
+        self._calls.leave()
         return [self._result(run, index, host) for index, host in enumerate(hosts)]
+
+    def _empty(self, shape: int | Sequence[int], dtype: DTypeLike) -> DeviceBuffer:
+        return self.device._core.empty(shape, dtype)  # which a call that was accepted still gets when it is closed
 
     def _input_buffer(self, index: int, array: NDArray[Any]) -> DeviceBuffer:
         if self._gear_index is None:
-            return self.device.empty_like(array)
+            return self._empty(array.shape, array.dtype)
         with_gear = index if index < self._gear_index else index + 1
         largest = max(self._inputs[with_gear][4], array.nbytes)
-        return self.device.empty(largest, "uint8").view(array.shape, array.dtype)
+        return self._empty(largest, "uint8").view(array.shape, array.dtype)
 
     def _result(self, run: Run, index: int, host: NDArray[Any]) -> NDArray[Any]:
         info = self.output_infos[index]
@@ -201,22 +230,29 @@ class Model(_native.ModelCore, Closing):
     ) -> list[NDArray[Any]]:
         in_thread = False
         try:
-            with _debug.called_at(where):
-                buffers = [self.device.empty_like(array) for array in arrays]
-                copies = [self.stream.memcpy(buffer, array) for buffer, array in zip(buffers, arrays, strict=True)]
-            await _chain(copies)
-            await self._hold_runs()  # what is submitted from here on waits until this run is over
-            run = self._run(buffers, [None] * len(self._outputs))
+            await self._calls.enter()
+            copies: list[Operation] = []
+            try:
+                with _debug.called_at(where):
+                    buffers = [self._empty(array.shape, array.dtype) for array in arrays]
+                    copies += (self.stream.memcpy(to, array) for to, array in zip(buffers, arrays, strict=True))
+                await chain(copies)
+                await self._hold_runs()  # what is submitted from here on waits until this run is over
+                run = self._run(self, buffers, [None] * len(self._outputs))
 
-            def execute() -> list[NDArray[Any]]:
-                try:
-                    run.execute_now()
-                    return run.take_system_outputs(self.output_infos)
-                finally:
-                    self._end_learning()
+                def execute() -> list[NDArray[Any]]:
+                    try:
+                        run.execute_now()
+                        return run.take_system_outputs(self.output_infos)
+                    finally:
+                        self._end_learning()
 
-            in_thread = True
-            results = await run_blocking(execute)
+                in_thread = True
+                results = await run_blocking(execute)
+            except BaseException:
+                self._calls.leave_behind(copies)
+                raise
+            self._calls.leave()
         finally:
             if not in_thread:
                 self._end_learning()
@@ -242,7 +278,8 @@ class Model(_native.ModelCore, Closing):
         Args:
             inputs: One buffer per input, in the model's order.
             outputs: One buffer per output, in the model's order.
-            stream: Where to run; by default the model's own stream.
+            stream: Where to run; by default the model's own stream, with several instances that of the one with the
+                least to do.
 
         Returns:
             The operation; submitted in stream order.
@@ -252,7 +289,7 @@ class Model(_native.ModelCore, Closing):
             RuntimeClosedError: the model or the stream is closed.
             AclError: the library refused the run.
         """
-        self._check_usable()
+        self._check_open()
         for what, buffers in (("inputs", inputs), ("outputs", outputs)):
             if not isinstance(buffers, (list, tuple)):
                 given = type(buffers).__name__
@@ -266,23 +303,26 @@ class Model(_native.ModelCore, Closing):
             check_tensor(self._label, info, buffer.shape, buffer.dtype)
         for info, output in zip(self.output_infos, outputs, strict=False):
             self._check_buffer("output", info, output)
-        return self._run(inputs, outputs).submit(self.stream if stream is None else stream)
+        instance = self._instances.pick()
+        return self._run(instance.core or self, inputs, outputs).submit(instance.run if stream is None else stream)
 
     def _check_buffer(self, what: str, info: TensorInfo, buffer: object) -> None:
         if not isinstance(buffer, _native.DeviceBuffer):
             given = type(buffer).__name__
             raise TypeError(f"{what} {info.name!r} of model {self._label} must be a DeviceBuffer, not {given}")
 
-    def _run(self, inputs: Sequence[DeviceBuffer], outputs: Sequence[DeviceBuffer | None]) -> Run:
+    def _run(
+        self, core: _native.ModelCore, inputs: Sequence[DeviceBuffer], outputs: Sequence[DeviceBuffer | None]
+    ) -> Run:
         if self._gear_index is None:
-            run = self._make_run(inputs, outputs)
+            run = core._make_run(inputs, outputs)
             if self._dynamic == "shapes":
                 run.set_shapes([buffer.shape for buffer in inputs])
             return run
         kind, values = self._gear([buffer.shape for buffer in inputs])
         with_gear = list(inputs)
-        with_gear.insert(self._gear_index, self.device.empty(self._inputs[self._gear_index][4], "uint8"))
-        run = self._make_run(with_gear, outputs)
+        with_gear.insert(self._gear_index, self._empty(self._inputs[self._gear_index][4], "uint8"))
+        run = core._make_run(with_gear, outputs)
         run.set_gear(kind, values)
         return run
 
@@ -311,17 +351,41 @@ class Model(_native.ModelCore, Closing):
 
     # --- life cycle ---
 
+    @property
+    def closed(self) -> bool:
+        """Whether it takes no more runs."""
+        return self._calls.closed or super().closed
+
+    def _check_open(self) -> None:
+        if self._calls.closed:
+            raise RuntimeClosedError(f"model {self._label} is closed")
+        self._check_usable()
+
+    def statistics(self) -> ModelStatistics:
+        """What became of its calls so far, `await model(...)`; `execute` is none."""
+        return self._calls.statistics()
+
     def _give_back(self) -> None:
-        self.stream._destroy_when_drained()
+        self._instances.give_back_when_drained()
+
+    def _refuse(self) -> None:
+        """From here on calls and runs are refused; those that were made go on."""
+        self._calls.closed = True
 
     async def close(self) -> None:
-        """Wait for the runs in flight, then unload (aclmdlUnload). May be called again."""
-        self._close()
+        """Wait for the calls that were made and the runs in flight, then unload (aclmdlUnload). May be called again.
+
+        When a close is cancelled, also by the end of the 5 s that leaving its block by an exception waits, calls that
+        wait for others raise `RuntimeClosedError`.
+        """
+        self._refuse()
         if _native.forked():
             return
-        await self.stream.close()
-        await self._drained()
-        await run_blocking(self._unload)
+        try:
+            await self._calls.drained()
+        finally:
+            self._instances.refuse(self)
+        await self._instances.close(self)
 
     def __repr__(self) -> str:
         return f"<Model {self._label} on device {self.device.index}{', closed' if self.closed else ''}>"
@@ -329,32 +393,3 @@ class Model(_native.ModelCore, Closing):
 
 class ModelContext(Opening[Model]):
     """A model about to be loaded: `async with` it, or `await` it and close the model yourself."""
-
-
-def _check_path(path: str, backend: str) -> None:
-    if not path:
-        raise ValueError("the path of a model is empty; give the path of a file")
-    if os.path.isdir(path):
-        raise IsADirectoryError(f"{path!r} is a directory, not a model file")
-    simulated = backend == "sim" and path.endswith(".om")
-    stand_ins = [Path(path).with_suffix(suffix) for suffix in (".onnx", ".toml", ".json")] if simulated else []
-    candidates = [Path(path), *stand_ins]
-    if not any(candidate.exists() for candidate in candidates):
-        beside = ", and none with .onnx, .toml or .json beside it, which the simulator would take" if simulated else ""
-        raise FileNotFoundError(f"no model file {path!r} in {os.getcwd()}{beside}")
-    if not any(candidate.is_file() for candidate in candidates):
-        raise ValueError(f"{path!r} is a pipe or a device, which might never end; give the path of a regular file")
-
-
-async def _chain(operations: Sequence[Operation]) -> None:
-    """Awaits the last operation of a chain on one stream; raises the error of the first that failed by itself."""
-    try:
-        with contextlib.suppress(DependencyError):
-            await operations[-1]
-            return
-    except BaseException:
-        for operation in operations:
-            operation.cancel()  # nobody goes by them any more
-        raise
-    for operation in operations:  # out of the block, or the traceback would begin with what has just been caught
-        await operation

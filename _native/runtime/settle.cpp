@@ -6,6 +6,8 @@
 // (Device::note_exception); asking for the stream's state before settling makes the library hand over what it has.
 #include <algorithm>
 #include <cstring>
+#include <utility>
+#include <vector>
 
 #include "device.h"
 #include "process.h"
@@ -32,6 +34,7 @@ std::shared_ptr<Failure> new_failure(const Device &device, aclError code, int32_
 }
 
 void Stream::report_arrived(Marker *marker) {
+    retire_sources(marker->seq);
     std::lock_guard<std::mutex> lock(mutex_);
     const auto found = std::find(markers_.begin(), markers_.end(), marker);
     if (found != markers_.end()) {
@@ -39,6 +42,38 @@ void Stream::report_arrived(Marker *marker) {
     }
     retire_locked(marker->seq);
     spare_markers_.push_back(marker);
+}
+
+// The device is past everything up to a position of this stream, so also past what the waits up to there were for: those
+// streams need no reports of their own. A wait for a record that was refused or failed says nothing of that.
+void Stream::retire_sources(uint64_t seq) {
+    std::vector<std::pair<std::shared_ptr<Stream>, uint64_t>> sources;
+    {
+        std::lock_guard<std::mutex> failures(device_.failure_mutex);
+        for (const PendingWait &wait : waits_) {
+            if (wait.seq > seq) {
+                break;
+            }
+            if (!wait.source->failure_at(wait.source_seq)) {
+                sources.emplace_back(wait.source, wait.source_seq);
+            }
+        }
+    }
+    for (const auto &[source, upto] : sources) {  // from the oldest: it leads to none that is not retired by then
+        source->retire_upto(upto);
+    }
+}
+
+void Stream::retire_upto(uint64_t seq) {
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        if (seq <= retired_seq_ || aborting_) {
+            return;
+        }
+    }
+    retire_sources(seq);
+    std::lock_guard<std::mutex> lock(mutex_);
+    retire_locked(seq);
 }
 
 void Stream::retire_locked(uint64_t seq) {

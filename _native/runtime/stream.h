@@ -139,6 +139,8 @@ private:
     aclError launch_marker_on_waiter(Marker &marker);
     void settle(Ticket &ticket);
     void retire_locked(uint64_t seq);
+    void retire_upto(uint64_t seq);
+    void retire_sources(uint64_t seq);
     void hand_over(Ticket *ticket);
     void finish_on_worker(Ticket *ticket);
     bool large(const Ticket &ticket) const;
