@@ -93,9 +93,9 @@ cdef class DeviceCore:
         return (health.fault, since / 1e9, (now - health.progress_ns) / 1e9, health.in_flight, health.queued,
                 health.orphans)
 
-    def check(self) -> None:
-        """Raises what a call on this device would raise because it is closed or out of service."""
-        self.check_open("open_device")
+    def check(self, what: str) -> None:
+        """Raises what a call of this name would raise because the device is closed or out of service."""
+        self.check_open(what)
 
     def close_later(self) -> bool:
         """Close it once its streams are drained, without anybody waiting; False when it can be closed at once."""
@@ -126,6 +126,14 @@ cdef class DeviceCore:
         if code != 0:
             raise self.error(code, "aclrtGetMemInfo")
         return free, total
+
+    def ai_cores(self) -> int | None:
+        """How many AI cores it has (aclrtGetDeviceInfo), None where the library does not say. Blocks."""
+        cdef int64_t cores
+        self.check_open("ai_cores")
+        with nogil:
+            cores = self.device.ai_cores()
+        return cores if cores > 0 else None
 
     def pool_statistics(self) -> dict:
         """Bytes and blocks of the device and pinned memory pools."""

@@ -24,7 +24,12 @@ cdef class StreamCore:
     @property
     def closed(self) -> bool:
         """Whether it takes no more operations."""
-        return self.is_closed or (self.stream.get() is not NULL and self.core.device.ended())
+        cdef bint closed = self.is_closed or (self.stream.get() is not NULL and self.core.device.ended())
+        if closed or self.stream.get() is NULL or rt.forked():  # whose locks may have stayed with the parent
+            return closed
+        with nogil:
+            closed = self.stream.get().closed()  # when it was given up, for one
+        return closed
 
     @property
     def handle(self) -> int:
@@ -106,6 +111,24 @@ cdef class StreamCore:
             record.tell()
             report_to_loop(
                 current_bridge(), "an operation that nobody awaited has failed", record.exception, record.submitted_at)
+
+    def _report_open(self) -> None:
+        """As `_report_untold`, for a stream with nothing in flight: also what became known only after all was over."""
+        cdef shared_ptr[rt.Failure] failure
+        cdef FailureRecord record
+        if rt.forked():
+            return
+        self._report_untold()
+        while self.stream.get() is not NULL:
+            with nogil:
+                failure = self.stream.get().open_failure()
+            if failure.get() is NULL:
+                return
+            record = record_of(self.core, failure)
+            self.note_failure(record)
+            self._report_untold()
+            if not record.told:
+                return  # the process ends
 
     def _destroy_when_drained(self) -> None:
         """Leaves giving the stream back to the runtime, as soon as the device is past what was accepted."""

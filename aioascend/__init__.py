@@ -43,6 +43,9 @@ from aioascend.errors import UnsupportedError as UnsupportedError
 from aioascend.health import DeviceHealth as DeviceHealth
 from aioascend.health import health as health
 from aioascend.model import Model as Model
+from aioascend.pool import StreamLease as StreamLease
+from aioascend.pool import StreamPool as StreamPool
+from aioascend.pool import StreamPoolStatistics as StreamPoolStatistics
 from aioascend.stream import Stream as Stream
 from aioascend.tensors import TensorInfo as TensorInfo
 
@@ -78,6 +81,9 @@ __all__ = [
     "ResourceError",
     "RuntimeClosedError",
     "Stream",
+    "StreamLease",
+    "StreamPool",
+    "StreamPoolStatistics",
     "TaskError",
     "TensorInfo",
     "UnsupportedError",

@@ -52,7 +52,7 @@ class Opened:
                         opened._forget()
                         raise
                 else:
-                    opened.core.check()
+                    opened.core.check("open_device")
                 opened.users += 1
                 return opened
 

@@ -83,6 +83,13 @@ aclError Device::memory_info(size_t &free, size_t &total) {
     });
 }
 
+int64_t Device::ai_cores() {
+    int64_t cores = 0;
+    const bool known =
+        can().device_info && api().aclrtGetDeviceInfo(index_, ACL_DEV_ATTR_AICORE_CORE_NUM, &cores) == 0;
+    return known ? cores : 0;
+}
+
 aclError Device::load_model(const std::string &path, uint32_t &id) {
     return in_long_call(*this, [&] { return api().aclmdlLoadFromFile(path.c_str(), &id); });
 }

@@ -72,6 +72,7 @@ public:
     void destroy_event(aclrtEvent event);  // nothing to do once the device is closed: events go with it
     bool event_complete(aclrtEvent event);
     aclError memory_info(size_t &free, size_t &total);
+    int64_t ai_cores();  // 0: the library does not say
     aclError load_model(const std::string &path, uint32_t &id);               // blocks
     aclError load_model(const void *data, size_t size, uint32_t &id);         // blocks
     aclError describe_model(LoadedModel &model, ModelDescription &out, std::string &where);

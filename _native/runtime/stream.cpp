@@ -295,6 +295,11 @@ size_t Stream::queued() {
     return queue_.size();
 }
 
+bool Stream::closed() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return closed_;
+}
+
 bool Stream::given_up() {
     std::lock_guard<std::mutex> lock(mutex_);
     return abandoned_;

@@ -92,6 +92,7 @@ public:
     uint64_t last_seq() const { return last_seq_.load(std::memory_order_acquire); }
     size_t in_flight() const { return in_flight_.load(std::memory_order_relaxed); }
     size_t queued();
+    bool closed();    // takes no more
     bool idle();      // nothing of it is on its way
     bool given_up();  // its operations are resolved, its work may go on
     StreamSnapshot snapshot();  // for debug mode

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the streams of a pool come from, and where they end."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+import anyio
+
+from aioascend._arguments import whole
+from aioascend._words import counted
+from aioascend.device import Device
+from aioascend.errors import AclError, AioascendError, error_from_code
+from aioascend.stream import Stream
+
+if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
+
+__all__: list[str] = []
+
+logger = logging.getLogger("aioascend")
+
+_MOST = 2048  # streams that the largest devices have
+_FEW, _SOME, _MANY = 4, 8, 16  # see StreamPool
+_RETRY_S = 10.0  # how long a device is left alone that had no stream left
+
+
+def now() -> float:
+    """Seconds, on the clock of the loop."""
+    return anyio.current_time()
+
+
+def bounds(size: object) -> tuple[int, int]:
+    """The fewest and the most streams."""
+    if not isinstance(size, tuple):
+        most = whole("size", size, 1, _MOST, "a number of streams, a pair of numbers, or None")
+        return most, most
+    if len(size) != 2:
+        raise ValueError(f"size must be a pair, the fewest and the most streams, not {size!r}")
+    least, most = (whole("size", number, 1, _MOST, "a pair of numbers of streams") for number in size)
+    if least > most:
+        raise ValueError(f"size must be the fewest and then the most streams, not {size!r}")
+    return least, most
+
+
+def bounds_for(ai_cores: int | None) -> tuple[int, int]:
+    """By a rule of thumb: two streams for each core, one to compute and one to copy, but no less than four, which it
+    takes to keep a device busy that does both, and no more than what a device gains from."""
+    return 1, _SOME if ai_cores is None else max(_FEW, min(2 * ai_cores, _MANY))
+
+
+class Customer(Protocol):
+    """The pool, as seen from here."""
+
+    @property
+    def size(self) -> int:
+        """How many streams it has."""
+
+    def _lacks(self) -> bool:
+        """Whether somebody waits for a stream."""
+
+    def _offer(self, stream: Stream) -> None:
+        """Here is one."""
+
+    def _refuse(self, error: Exception) -> None:
+        """There will be none."""
+
+    def _look(self) -> None:
+        """Something has ended here."""
+
+
+class Supply:
+    """Makes streams as long as somebody lacks one, and closes them, in tasks of its own.
+
+    Attributes:
+        least: The fewest that are kept.
+        most: How many the device is to have at the same time.
+        busy: Whether a stream is on its way from the device or back to it.
+        created: How many were made.
+    """
+
+    def __init__(self, device: Device, tasks: TaskGroup, customer: Customer, least: int, most: int) -> None:
+        self.least = least
+        self.most = most
+        self.created = 0
+        self._device = device
+        self._tasks = tasks
+        self._customer = customer
+        self._creating = False
+        self._leaving = 0  # on their way back, and until then the device has them
+        self._retry_at = 0.0
+        self._warned = False
+
+    @property
+    def busy(self) -> bool:
+        return self._creating or self._leaving != 0
+
+    def grow(self) -> None:
+        """If there is need and room."""
+        if not self._creating and self._needed():
+            self._creating = True
+            self._tasks.start_soon(self._create)
+
+    def _needed(self) -> bool:
+        room = self._customer.size + self._leaving < self.most
+        return self._customer._lacks() and room and now() >= self._retry_at
+
+    async def _create(self) -> None:
+        try:
+            while self._needed():  # one after the other: the first that is refused is the last
+                stream = await self._device.create_stream()
+                self.created += 1
+                self._customer._offer(stream)
+        except Exception as error:
+            self._go_on_without(error)
+        finally:
+            self._creating = False
+            self._customer._look()
+
+    def _go_on_without(self, error: Exception) -> None:
+        """Those who wait get one of those that there are; the error, if there is none or the device has gone."""
+        if not isinstance(error, AclError) or error.retry == "gone":
+            self._customer._refuse(error)
+        elif not self._customer.size + self._leaving:
+            self._customer._refuse(self._none_at_all(error))
+        else:
+            self._retry_at = now() + _RETRY_S
+            if not self._warned:
+                self._warned = True
+                logger.warning("%r wanted %d and goes on with those it has got: %s", self._customer, self.most, error)
+
+    def _none_at_all(self, error: AclError) -> AclError:
+        said = f"{error.detail.rstrip('.')}. " if error.detail else ""
+        detail = f"{said}The pool wanted {counted(self.most, 'stream')} and could not make a single one"
+        told = error_from_code(error.code, error.where, detail, device=self._device.index)
+        told.__cause__ = error
+        return told
+
+    def close(self, stream: Stream) -> None:
+        """Gives it back to the device, in the background."""
+        self._leaving += 1
+        self._tasks.start_soon(self._destroy, stream)
+
+    async def _destroy(self, stream: Stream) -> None:
+        try:
+            await stream.close()
+        except AioascendError as error:
+            if getattr(error, "retry", "") != "gone":  # or it has gone with the device
+                logger.warning("%r could not close %r: %s", self._customer, stream, error)
+        finally:
+            self._leaving -= 1
+            self._retry_at = 0.0  # there is one to be had now
+            self.grow()
+            self._customer._look()
