@@ -17,6 +17,9 @@ from aioascend._native import DeviceBuffer as DeviceBuffer
 from aioascend._native import Event as Event
 from aioascend._native import Operation as Operation
 from aioascend._native import PinnedBuffer as PinnedBuffer
+from aioascend.batcher import Batcher as Batcher
+from aioascend.batcher import BatcherStatistics as BatcherStatistics
+from aioascend.batcher import by_shape as by_shape
 from aioascend.device import Device as Device
 from aioascend.device import DeviceStatistics as DeviceStatistics
 from aioascend.device import MemoryInfo as MemoryInfo
@@ -58,6 +61,8 @@ __all__ = [
     "ArgumentError",
     "BackendError",
     "BackendInfo",
+    "Batcher",
+    "BatcherStatistics",
     "ContextError",
     "DeadlineError",
     "DependencyError",
@@ -89,6 +94,7 @@ __all__ = [
     "UnsupportedError",
     "__version__",
     "backend_info",
+    "by_shape",
     "health",
     "open_device",
 ]

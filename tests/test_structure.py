@@ -28,7 +28,7 @@ LAYERS = [
     {"_instances"},
     {"model"},
     {"device"},
-    {"pool"},
+    {"batcher", "pool"},
     {"__init__"},
     {"testing"},
     {"_self_test", "_capability_costs", "demo", "bench", "soak"},

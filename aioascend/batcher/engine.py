@@ -1,0 +1,295 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Takes requests in, lets batches leave, tells everybody how it has ended."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Hashable, Sequence
+from typing import Any, Literal
+
+import anyio
+import anyio.lowlevel
+
+from aioascend.batcher.queues import Pace, Queues, Request, State
+from aioascend.batcher.statistics import BatcherStatistics
+from aioascend.batcher.targets import HookError, Target
+from aioascend.errors import AioascendError, DeadlineError, QueueFullError, RuntimeClosedError
+
+__all__ = ["Engine"]
+
+Reason = Literal["full", "delay", "idle", "close"]
+
+
+class Engine:
+    """What a batcher does, in the terms of items and buckets. Workers, as many as batches may be under way, run `work`.
+
+    Attributes:
+        closing: Whether it takes nothing more.
+        broken: What has ended it, if something has.
+        ended: When all workers have.
+    """
+
+    ended: anyio.Event
+    _changed: anyio.Event
+    _choosing: anyio.Lock
+    _places: anyio.Semaphore
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        max_batch: int,
+        max_delay: float,
+        limit: int,
+        rejects: bool,
+        ageing: float,
+        isolate: bool,
+    ) -> None:
+        self.closing = False
+        self.broken: Exception | None = None
+        self._target = target
+        self._name = target.name
+        self._max_batch = max_batch
+        self._limit = limit
+        self._rejects = rejects
+        self._ageing = ageing
+        self._isolate = isolate
+        self._queues = Queues(max_batch, max_delay)
+        self._live: set[Request] = set()  # all that have not ended
+        self._numbers = itertools.count()
+        self._counts = dict.fromkeys(State, 0)
+        self._reasons: dict[Reason, int] = {"full": 0, "delay": 0, "idle": 0, "close": 0}
+        self._rejected = self._rows = self._padded_rows = self._isolated = 0
+        self._in_flight = 0
+        self._durations = Pace()
+        self._intervals = Pace()  # between batches, while more wait than one batch takes
+        self._backlog_since: float | None = None
+
+    def open(self, workers: int) -> None:
+        """Called in the event loop, before `work`."""
+        self._workers = workers
+        self._places = anyio.Semaphore(self._limit)
+        self._choosing = anyio.Lock()
+        self._changed = anyio.Event()
+        self.ended = anyio.Event()
+
+    # --- requests ---
+
+    async def submit(self, item: Any, bucket: Hashable, priority: int, patience: float | None) -> Any:
+        """The result of the item. patience: seconds after which it is given up."""
+        if self._rejects and self._places.value == 0:
+            self._rejected += 1
+            raise QueueFullError(f"the queue of {self._name}", len(self._queues), self._limit, self._intervals.mean)
+        now = anyio.current_time()
+        gives_up_at = math.inf if patience is None else now + patience
+        deadline = min(gives_up_at, anyio.current_effective_deadline())
+        order = (priority * self._ageing + now, next(self._numbers))
+        request = Request(item, bucket, order, now, gives_up_at, deadline)
+        self._live.add(request)
+        self._counts[State.WAITING] += 1
+        try:
+            with anyio.CancelScope(deadline=gives_up_at):
+                await self._enqueue(request)
+                await request.settled.wait()
+            if not request.state.final:
+                self._time_out(request)
+            return await self._answer(request)
+        finally:
+            self._end(request, State.CANCELLED)  # nothing, where it has ended already
+            del request
+
+    async def _enqueue(self, request: Request) -> None:
+        try:
+            self._places.acquire_nowait()
+        except anyio.WouldBlock:
+            await self._places.acquire()
+        if request.state.final:  # everything was broken off while it waited for a place
+            self._places.release()
+            return
+        length = self._queues.add(request)
+        # Wakes whoever lets batches leave only if that can change what leaves when.
+        if length in (1, self._max_batch) or not self._in_flight or self.closing or request.deadline < math.inf:
+            self._changed.set()
+
+    async def _answer(self, request: Request) -> Any:
+        if request.state is State.CANCELLED:  # the deadline of its scopes had passed when its batch was built
+            while anyio.current_effective_deadline() <= anyio.current_time():
+                await anyio.sleep_forever()
+            raise self._late(request, started=False)
+        if request.state is State.OK:
+            return request.outcome
+        # Members of a batch share its error: each is to see where it was raised, not where the others were told.
+        raise request.outcome.with_traceback(request.traceback)
+
+    def _late(self, request: Request, *, started: bool) -> DeadlineError:
+        return DeadlineError(f"a request to {self._name}", anyio.current_time() - request.made_at, started=started)
+
+    def _time_out(self, request: Request) -> None:
+        self._end(request, State.TIMED_OUT, self._late(request, started=request.state is State.RUNNING))
+
+    def _settle(self, request: Request, result: Any) -> None:
+        if isinstance(result, Exception):
+            self._end(request, State.FAILED, result)
+        elif isinstance(result, BaseException):
+            self._end(request, State.FAILED, self._stray(result))
+        else:
+            self._end(request, State.OK, result)
+
+    def _end(self, request: Request, state: State, outcome: Any = None) -> None:
+        """The one place in which requests end. What ends one first counts."""
+        if request.state.final:
+            return
+        if request.queued:
+            self._queues.remove(request)
+            self._places.release()
+        self._counts[request.state] -= 1
+        self._counts[state] += 1
+        self._live.discard(request)
+        request.state, request.outcome, request.item = state, outcome, None
+        if isinstance(outcome, Exception):
+            request.traceback = outcome.__traceback__
+        request.settled.set()
+        if self.closing:
+            self._changed.set()  # it may have been the last
+
+    # --- batches ---
+
+    async def work(self) -> None:
+        """Runs one batch after the other, until `stop` has been called and nothing waits any more."""
+        try:
+            while (batch := await self._next_batch()) is not None:
+                await self._run(batch)
+        except BaseException as error:
+            self.break_off(error if isinstance(error, Exception) else None)
+            raise
+        finally:
+            self._workers -= 1
+            if not self._workers:
+                self.ended.set()
+
+    async def _next_batch(self) -> list[Request] | None:
+        """Waits until one has to leave, one worker at a time. None: there will be no more."""
+        async with self._choosing:
+            while True:
+                self._changed = anyio.Event()
+                expected = self._durations.at_most
+                at_once = self.closing or not self._in_flight
+                ripe = self._queues.ripe(anyio.current_time(), expected, at_once=at_once)
+                if ripe is not None:
+                    if batch := self._take(*ripe):
+                        return batch
+                elif self.closing and not self._counts[State.WAITING]:
+                    return None
+                else:
+                    with anyio.CancelScope(deadline=self._queues.due(expected)):
+                        await self._changed.wait()
+
+    def _take(self, bucket: Hashable, full: bool) -> list[Request]:
+        now = anyio.current_time()
+        batch, expired = self._queues.take(bucket, now, self._durations.at_most)
+        for _ in range(len(batch) + len(expired)):
+            self._places.release()
+        for request in expired:
+            if request.gives_up_at <= now:
+                self._time_out(request)
+            else:
+                self._end(request, State.CANCELLED)
+        for request in batch:
+            self._counts[State.WAITING] -= 1
+            self._counts[State.RUNNING] += 1
+            request.state = State.RUNNING
+        if batch:
+            self._reasons["full" if full else "close" if self.closing else "delay" if self._in_flight else "idle"] += 1
+            self._in_flight += 1
+            self._rows += len(batch)
+            if self._backlog_since is not None:
+                self._intervals.add(now - self._backlog_since)
+            self._backlog_since = now if len(self._queues) else None
+        return batch
+
+    async def _run(self, batch: list[Request]) -> None:
+        try:
+            began = anyio.current_time()
+            results = await self._results([request.item for request in batch])
+            if isinstance(results, Exception):
+                await self._run_apart(batch, results)
+            else:
+                self._durations.add(anyio.current_time() - began)
+                for request, result in zip(batch, results, strict=True):
+                    self._settle(request, result)
+        finally:
+            self._in_flight -= 1
+            self._changed.set()
+            for request in batch:  # none, unless this worker is cancelled
+                self._end(request, State.FAILED, self._left())
+
+    async def _run_apart(self, batch: list[Request], error: Exception) -> None:
+        """What becomes of a batch that has failed."""
+        apart = self._isolate and len(batch) > 1 and _at_fault(error)
+        for request in batch:
+            if request.state.final:
+                continue
+            if apart:
+                self._isolated += 1
+                results = await self._results([request.item])
+                self._settle(request, _told(results) if isinstance(results, Exception) else results[0])
+            else:
+                self._settle(request, _told(error))
+
+    async def _results(self, items: list[Any]) -> Sequence[Any] | Exception:
+        """A result for each item, or the error of all: whatever is wrong with the call or the hooks ends here."""
+        try:
+            return await self._target.rows(items)
+        except Exception as error:
+            return error
+        except anyio.get_cancelled_exc_class() as error:
+            await anyio.lowlevel.checkpoint_if_cancelled()  # raises if it is this worker that is cancelled
+            return self._stray(error)
+
+    def _stray(self, cause: BaseException) -> AioascendError:
+        error = AioascendError(f"the call of {self._name} has ended by {cause!r}, although nobody has cancelled it")
+        error.__cause__ = cause
+        return error
+
+    # --- the end ---
+
+    def stop(self) -> None:
+        """Take nothing more; what is there leaves at once."""
+        self.closing = True
+        self._changed.set()
+
+    def break_off(self, error: Exception | None) -> None:
+        """Nothing goes on: all that have not ended are told, with the error if there is one."""
+        self.closing = True
+        self.broken = self.broken or error or self._left()
+        for request in list(self._live):
+            self._end(request, State.FAILED, self.broken)
+
+    def _left(self) -> RuntimeClosedError:
+        return RuntimeClosedError(f"{self._name} was left by an exception; what it was doing has been given up")
+
+    def statistics(self) -> BatcherStatistics:
+        now = anyio.current_time() if len(self._queues) else 0.0
+        return BatcherStatistics(
+            submitted=sum(self._counts.values()),
+            **{state.value: count for state, count in self._counts.items()},
+            **self._reasons,
+            rejected=self._rejected,
+            batches=sum(self._reasons.values()),
+            rows=self._rows,
+            padded_rows=self._target.padded_rows,
+            isolated=self._isolated,
+            in_flight=self._in_flight,
+            oldest_wait=max((now - request.made_at for request in self._queues), default=0.0),
+        )
+
+
+def _at_fault(error: Exception) -> bool:
+    """Whether it is what was given, and maybe only one item of it, that is wrong."""
+    return isinstance(error, (HookError, ValueError, TypeError)) or getattr(error, "retry", None) == "caller"
+
+
+def _told(error: Exception) -> Exception:
+    """As members of the batch are to see it."""
+    return error.__cause__ if isinstance(error, HookError) and isinstance(error.__cause__, Exception) else error
