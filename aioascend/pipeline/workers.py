@@ -66,6 +66,11 @@ class Workers:
         for scope in self._scopes:
             scope.cancel()
 
+    def close(self) -> None:
+        """No worker is left."""
+        self._send.close()
+        self._receive.close()
+
     def statistics(self) -> StageStatistics:
         return StageStatistics(
             name=self.stage.name,
@@ -88,10 +93,8 @@ class Workers:
                 task_status.started()
                 await self._serve(call)
         self._left -= 1
-        if self._left == 0:
-            self._receive.close()
-            if self._following is not None:
-                self._following.finish()
+        if self._left == 0 and self._following is not None:
+            self._following.finish()
 
     async def _serve(self, call: Callable[[Any], Awaitable[Any]]) -> None:
         while True:
