@@ -43,9 +43,15 @@ from aioascend.errors import ResourceError as ResourceError
 from aioascend.errors import RuntimeClosedError as RuntimeClosedError
 from aioascend.errors import TaskError as TaskError
 from aioascend.errors import UnsupportedError as UnsupportedError
+from aioascend.errors import is_transient as is_transient
 from aioascend.health import DeviceHealth as DeviceHealth
 from aioascend.health import health as health
 from aioascend.model import Model as Model
+from aioascend.pipeline import Failed as Failed
+from aioascend.pipeline import Pipeline as Pipeline
+from aioascend.pipeline import PipelineStatistics as PipelineStatistics
+from aioascend.pipeline import Stage as Stage
+from aioascend.pipeline import StageStatistics as StageStatistics
 from aioascend.pool import StreamLease as StreamLease
 from aioascend.pool import StreamPool as StreamPool
 from aioascend.pool import StreamPoolStatistics as StreamPoolStatistics
@@ -73,6 +79,7 @@ __all__ = [
     "DeviceLostError",
     "DeviceStatistics",
     "Event",
+    "Failed",
     "ForkError",
     "MemoryInfo",
     "Model",
@@ -81,10 +88,14 @@ __all__ = [
     "Operation",
     "OutOfMemoryError",
     "PinnedBuffer",
+    "Pipeline",
+    "PipelineStatistics",
     "QueueFullError",
     "ReportLostError",
     "ResourceError",
     "RuntimeClosedError",
+    "Stage",
+    "StageStatistics",
     "Stream",
     "StreamLease",
     "StreamPool",
@@ -96,5 +107,6 @@ __all__ = [
     "backend_info",
     "by_shape",
     "health",
+    "is_transient",
     "open_device",
 ]

@@ -35,6 +35,7 @@ __all__ = [
     "BackendError",
     "ForkError",
     "error_from_code",
+    "is_transient",
 ]
 
 
@@ -353,3 +354,8 @@ def error_from_code(
         raise ValueError(f"code 0 means success, not an error of {where or 'an ACL call'}; check it first")
     cls = _FAMILIES.get(_entry(code).family, AclError)
     return cls(code, where, detail, device=device, stream=stream)
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether what has failed with `error` can succeed when it is done once more: its `retry` is "retry"."""
+    return isinstance(error, AclError) and error.retry == "retry"

@@ -28,7 +28,7 @@ LAYERS = [
     {"_instances"},
     {"model"},
     {"device"},
-    {"batcher", "pool"},
+    {"batcher", "pipeline", "pool"},
     {"__init__"},
     {"testing"},
     {"_self_test", "_capability_costs", "demo", "bench", "soak"},

@@ -7,7 +7,18 @@ The extension calls in here, with what it has in its hands; what users see of it
 from aioascend._debug.leaks import made_at, report_pinned
 from aioascend._debug.loops import watch_asyncio, watch_trio
 from aioascend._debug.settings import Settings, settings
-from aioascend._debug.stacks import Once, Stack, annotate, called_at, here, logger, reported, shown, stack_here
+from aioascend._debug.stacks import (
+    Once,
+    Stack,
+    add_note,
+    annotate,
+    called_at,
+    here,
+    logger,
+    reported,
+    shown,
+    stack_here,
+)
 from aioascend._debug.stalls import StreamState, Task, Wait, watch_stalls
 
 __all__ = [
@@ -17,6 +28,7 @@ __all__ = [
     "StreamState",
     "Task",
     "Wait",
+    "add_note",
     "annotate",
     "called_at",
     "here",

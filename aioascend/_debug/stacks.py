@@ -85,11 +85,16 @@ def shown(stack: Stack) -> str:
     return "".join(stack.format()).rstrip()
 
 
+def add_note(error: BaseException, note: str) -> None:
+    """A traceback shows notes, pickling keeps them."""
+    # What the method of this name does from Python 3.11 on; before, the backport of exception groups prints them.
+    error.__dict__.setdefault("__notes__", []).append(note)
+
+
 def annotate(error: BaseException, stack: Stack | None) -> None:
-    """Notes on the error where its operation was submitted: a traceback shows notes, pickling keeps them."""
+    """Notes on the error where its operation was submitted."""
     if stack is not None:
-        # What add_note does from Python 3.11 on; before, the backport of exception groups prints it.
-        error.__dict__.setdefault("__notes__", []).append(f"submitted at\n{shown(stack)}")
+        add_note(error, f"submitted at\n{shown(stack)}")
 
 
 class Once:

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The items that are in a pipeline, and the account that is kept of them."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
+
+import anyio
+
+if TYPE_CHECKING:
+    from aioascend.pipeline.workers import Workers
+
+End = Literal["ok", "failed", "cancelled", "timed_out"]
+
+
+class Signal:
+    """Wakes those who wait until something is so, each time it may have become so."""
+
+    def __init__(self) -> None:
+        self._event: anyio.Event | None = None
+
+    def notify(self) -> None:
+        if self._event is not None:
+            self._event.set()
+            self._event = None
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        while not condition():
+            if self._event is None:
+                self._event = anyio.Event()
+            await self._event.wait()
+
+
+class Ledger:
+    """Which items there are, and how many have ended how."""
+
+    def __init__(self) -> None:
+        self.submitted = 0
+        self.rejected = 0
+        self.counts: Counter[str] = Counter()
+        self.live: set[Item] = set()
+        self.changed = Signal()  # an item has ended, or has left a stage
+
+
+class Owner:
+    """Who gets what becomes of items: a call, or a map."""
+
+    inside = 0  # how many of its items are in the function of a stage, given up or not
+
+    def ended(self, item: Item) -> None:
+        """An item has come to its end."""
+        raise NotImplementedError
+
+    def drops_failures(self) -> bool:
+        """Whether items that have failed are left out."""
+        return False
+
+
+class Item:
+    """What passes through the stages. It ends once, by whoever is first: a stage, its owner, or the pipeline.
+
+    Attributes:
+        value: What goes into the next stage; in the end the result.
+        index: The how-manieth of its source; None for a call's.
+        source: What it was, where somebody may ask for it.
+        deadline: When to start nothing more for it, on the loop's clock.
+        scope: Around the function that it is in, if that can be cancelled.
+        queue: The workers that it is waiting for.
+        started: Whether it has come to a stage.
+        stage: Name of the stage that failed.
+        error: With what it failed.
+        for_all: Whether this error is more than the item's own, so that no policy for items applies.
+    """
+
+    __slots__ = (
+        "deadline", "error", "for_all", "index", "ledger", "owner", "queue", "scope", "source", "stage", "started",
+        "state", "value",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        owner: Owner,
+        value: Any,
+        *,
+        index: int | None = None,
+        source: Any = None,
+        deadline: float = math.inf,
+    ) -> None:
+        self.ledger = ledger
+        self.owner = owner
+        self.value = value
+        self.index = index
+        self.source = source
+        self.deadline = deadline
+        self.scope: anyio.CancelScope | None = None
+        self.queue: Workers | None = None
+        self.stage: str | None = None
+        self.error: BaseException | None = None
+        self.for_all = False
+        self.state = "waiting"
+        self.started = False
+        ledger.submitted += 1
+        ledger.counts["waiting"] += 1
+        ledger.live.add(self)
+
+    @property
+    def ended(self) -> bool:
+        return self.state not in ("waiting", "running")
+
+    def move(self, state: Literal["waiting", "running"]) -> None:
+        self.ledger.counts[self.state] -= 1
+        self.ledger.counts[state] += 1
+        self.state = state
+        self.started = self.started or state == "running"
+
+    def end(
+        self, state: End, error: BaseException | None = None, *, stage: str | None = None, for_all: bool = False
+    ) -> None:
+        """It has come to its end, unless it had before. Its stage, if it is in one, is cancelled."""
+        if self.ended:
+            return
+        self.ledger.counts[self.state] -= 1
+        self.ledger.counts[state] += 1
+        self.state = state
+        self.error, self.stage, self.for_all = error, stage, for_all
+        self.ledger.live.discard(self)
+        if self.queue is not None:
+            self.queue.given_up()
+            self.queue = None
+        if self.scope is not None:
+            self.scope.cancel()
+        if state != "ok":
+            self.value = None
+        self.owner.ended(self)
+        self.ledger.changed.notify()

@@ -1,0 +1,362 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pipelines: what users make, enter, call and close."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Generator, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+
+import anyio
+import anyio.abc
+import anyio.lowlevel
+
+from aioascend._arguments import seconds, whole
+from aioascend.errors import DeadlineError, RuntimeClosedError
+from aioascend.pipeline.items import End, Item, Ledger, Owner
+from aioascend.pipeline.results import Failed, Results
+from aioascend.pipeline.run import OnError, Run, raise_free_of_cycles
+from aioascend.pipeline.stage import Stage, as_stage
+from aioascend.pipeline.statistics import PipelineStatistics
+from aioascend.pipeline.workers import Workers, cancelled_by_scope
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["Pipeline"]
+
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
+In = TypeVar("In")
+Out = TypeVar("Out")
+Step = Stage[A, B] | Callable[[A], Awaitable[B]]
+
+_LONGEST_S = 1e9
+
+
+class _Call(Owner):
+    """One item, and who waits for it."""
+
+    def __init__(self) -> None:
+        self.event = anyio.Event()
+
+    def ended(self, item: Item) -> None:
+        self.event.set()
+
+
+class Pipeline(Generic[In, Out]):
+    """Stages, through which items pass one behind the other, so that all stages work at the same time.
+
+        async with aioascend.Pipeline(decode, aioascend.Stage(detect, concurrency=2), classify) as pipeline:
+            async for label in pipeline.map(files):
+                ...
+
+    It works inside its block, on one event loop. Each stage has as many workers as its `concurrency` and a bounded
+    queue in front of it; there is no task per item. Workers run in the context, as of contextvars, in which the block
+    was entered. Several maps and calls can be under way at the same time, and take turns.
+
+    Guaranteed: an item is in one stage at a time, in the order of the stages, and a stage with one worker takes up items
+    in the order in which the one before was done with them. An item that has ended, because its caller was cancelled or
+    its deadline has passed, is given to no further stage. At the end of the block no stage runs any more, but for
+    functions in threads. Not guaranteed: that what a cancelled stage has submitted to a device stops there.
+
+    The end of the block closes it, as `close()` does; when the block is left by an exception, everything in it is
+    stopped. A stage that raises what is no `Exception`, but is to end the program, stops everything likewise.
+
+    Raises:
+        TypeError: no stages, or something that cannot be one.
+    """
+
+    @overload
+    def __init__(self: Pipeline[In, Out], stage: Step[In, Out], /) -> None: ...
+    @overload
+    def __init__(self: Pipeline[In, Out], first: Step[In, A], second: Step[A, Out], /) -> None: ...
+    @overload
+    def __init__(self: Pipeline[In, Out], first: Step[In, A], second: Step[A, B], third: Step[B, Out], /) -> None: ...
+    @overload
+    def __init__(
+        self: Pipeline[In, Out], first: Step[In, A], second: Step[A, B], third: Step[B, C], fourth: Step[C, Out], /
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Pipeline[In, Any],
+        first: Step[In, A],
+        second: Step[A, B],
+        third: Step[B, C],
+        fourth: Step[C, D],
+        fifth: Step[D, Any],
+        /,
+        *more: Step[Any, Any],
+    ) -> None: ...
+
+    def __init__(self, *stages: Step[Any, Any]) -> None:
+        if not stages:
+            raise TypeError("a pipeline has at least one stage: Pipeline(function, ...)")
+        self.stages = tuple(as_stage(stage) for stage in stages)
+        self._workers: list[Workers] = []
+        self._ledger = Ledger()
+        self._runs: set[Run] = set()
+        self._block: AbstractAsyncContextManager[Self] | None = None
+        self._tasks: anyio.abc.TaskGroup | None = None
+        self._closed = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether it takes no more items."""
+        return self._closed
+
+    # --- items ---
+
+    async def __call__(
+        self,
+        item: In,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - what it ends in tells more than a TimeoutError
+    ) -> Out:
+        """Send one item through all stages; waits for a place in the first queue.
+
+        When its deadline passes before it has come to a stage, be it that of `timeout` or of a scope around the call,
+        it is not given to that stage any more.
+
+        Args:
+            item: What goes into the first stage.
+            timeout: Seconds after which it is given up.
+
+        Raises:
+            Exception: what a stage has raised; a note says which stage.
+            DeadlineError: `timeout` has passed.
+            RuntimeClosedError: the pipeline is closed, or was before the item was through.
+            RuntimeError: the pipeline's block has not been entered.
+        """
+        limit = math.inf if timeout is None else seconds("timeout", timeout, _LONGEST_S)
+        self._check_open()
+        began = anyio.current_time()
+        call = _Call()
+        deadline = min(anyio.current_effective_deadline(), began + limit)
+        entry = Item(self._ledger, call, item, deadline=deadline)
+        del item
+        end: End = "cancelled"
+        try:
+            with anyio.move_on_after(limit):
+                await self._workers[0].put(entry)
+                await call.event.wait()
+            end = "timed_out"
+            if entry.state == end:  # a worker has seen it sooner than a scope of the caller
+                await anyio.lowlevel.checkpoint()
+        finally:
+            entry.end("timed_out" if anyio.current_time() >= deadline else end)
+        if entry.error is not None:
+            error, entry.error = entry.error, None
+            raise_free_of_cycles(error)
+        if entry.state != "ok":
+            raise DeadlineError(f"an item of {self}", anyio.current_time() - began, started=entry.started)
+        result: Out = entry.value
+        return result
+
+    @overload
+    def map(
+        self,
+        source: AsyncIterable[In] | Iterable[In],
+        *,
+        ordered: bool = True,
+        on_error: Literal["raise", "skip"] = "raise",
+        limit: int | None = None,
+    ) -> Results[Out]: ...
+
+    @overload
+    def map(
+        self,
+        source: AsyncIterable[In] | Iterable[In],
+        *,
+        ordered: bool = True,
+        on_error: Literal["collect"],
+        limit: int | None = None,
+    ) -> Results[Out | Failed[In]]: ...
+
+    def map(
+        self,
+        source: AsyncIterable[In] | Iterable[In],
+        *,
+        ordered: bool = True,
+        on_error: OnError = "raise",
+        limit: int | None = None,
+    ) -> Results[Any]:
+        """Send all items of a source through all stages; iterate over the results with `async for`.
+
+        Args:
+            source: An iterable, an async iterable or a receive stream of anyio. Its items are taken by a task of the
+                pipeline, as there is room. The next item of an ordinary iterable is asked for on the event loop, so one
+                that blocks blocks the loop.
+            ordered: Results come in the order of the source. Otherwise as they become ready.
+            on_error: What becomes of an item for which a stage raises. "raise": nothing more is taken from the source,
+                what is behind the item is given up, and the error is raised in the place of its result. "skip": it has
+                no result. "collect": its result is a `Failed`. Errors of the source itself are always raised, after the
+                results of what it has given.
+            limit: How many items may be under way or through without their result having been taken. By default twice
+                as many as all workers and queues hold.
+
+        Raises:
+            TypeError, ValueError: no source, or an argument that makes no sense.
+            RuntimeClosedError: the pipeline is closed.
+            RuntimeError: its block has not been entered.
+        """
+        if on_error not in ("raise", "skip", "collect"):
+            raise ValueError(f'on_error must be "raise", "skip" or "collect", not {on_error!r}')
+        if limit is None:
+            limit = 2 * sum(stage.concurrency + stage.queue for stage in self.stages)
+        limit = whole("limit", limit, 1, 1_000_000_000, "a number of items")
+        self._check_open()
+        run = Run(self._ledger, self._workers[0], source, ordered=ordered, on_error=on_error, limit=limit)
+        return Results(run, self._start)
+
+    def _start(self, run: Run) -> None:
+        tasks = self._check_open()
+        self._runs.add(run)
+        run.feeding = True
+        tasks.start_soon(self._feed, run)
+
+    async def _feed(self, run: Run) -> None:
+        with self._vital():
+            await run.feed()
+        self._runs.discard(run)
+        self._ledger.changed.notify()
+
+    def _check_open(self) -> anyio.abc.TaskGroup:
+        if self._closed:
+            self._ledger.rejected += 1
+            raise RuntimeClosedError(f"{self} is closed")
+        if self._tasks is None:
+            raise RuntimeError(f"{self} has not been entered: use it inside `async with pipeline:`")
+        return self._tasks
+
+    # --- the block ---
+
+    async def __aenter__(self) -> Self:
+        if self._block is not None:
+            raise RuntimeError(f"{self} has been entered before; make another one")
+        self._block = self._running()
+        return await self._block.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        block: Any = self._block
+        return bool(await block.__aexit__(kind, error, traceback))
+
+    @asynccontextmanager
+    async def _running(self) -> AsyncIterator[Self]:
+        failures: list[Exception] = []
+        try:
+            async with anyio.create_task_group() as tasks:
+                try:
+                    await self._open(tasks)
+                    yield self
+                    await self.close()
+                except Exception as error:
+                    failures.append(error)  # raised outside of the task group, which would put it into a group
+                    self._stop()
+                except BaseException:
+                    self._stop()
+                    raise
+        finally:
+            for workers in self._workers:
+                workers.close()
+        if failures:
+            raise failures.pop()
+
+    async def _open(self, tasks: anyio.abc.TaskGroup) -> None:
+        if self._closed:
+            raise RuntimeClosedError(f"{self} is closed")
+        for stage in reversed(self.stages):
+            self._workers.insert(0, Workers(stage, self._workers[0] if self._workers else None))
+        for workers in self._workers:
+            for _ in range(workers.stage.concurrency):
+                await tasks.start(self._work, workers)
+        self._tasks = tasks
+
+    async def _work(self, workers: Workers, *, task_status: anyio.abc.TaskStatus[None]) -> None:
+        with self._vital():
+            await workers.work(task_status=task_status)
+
+    @contextmanager
+    def _vital(self) -> Generator[None]:
+        """Where the task ends by an error, which is none of an item's, all there is fails with it."""
+        try:
+            yield
+        except BaseException as error:
+            if not cancelled_by_scope():
+                self._stop(None if isinstance(error, anyio.get_cancelled_exc_class()) else error)
+            raise
+
+    # --- closing ---
+
+    async def close(self, grace: float | None = None) -> None:
+        """Take nothing more, wait until all that was taken is through, end the workers, from front to back.
+
+        Calls that wait for a place in the first queue have been taken. Maps take nothing more from their sources;
+        results that are through can still be asked for, and then `RuntimeClosedError` says that it was not all. May be
+        called again, by several tasks too, in which case the shortest grace counts. A cancelled close leaves the
+        pipeline closed.
+
+        Args:
+            grace: Seconds after which what is left is given up: stages are cancelled, and `RuntimeClosedError` is
+                raised for its items, whatever `on_error` says. 0: at once. By default there is no limit. Returns as
+                soon as nothing is left, or the grace is over; the end of the block waits for stages to take note of it.
+
+        Raises:
+            TypeError, ValueError: `grace` is no duration.
+        """
+        limit = math.inf
+        if grace is not None:
+            limit = 0.0 if grace == 0 and not isinstance(grace, bool) else seconds("grace", grace, _LONGEST_S)
+        self._closed = True
+        for run in self._runs:
+            run.stop()
+        with anyio.move_on_after(limit):
+            await self._ledger.changed.until(self._is_empty)
+        if not self._is_empty():
+            self._stop()
+        elif self._workers:
+            self._workers[0].finish()
+
+    def _is_empty(self) -> bool:
+        return not (self._ledger.live or self._runs or any(workers.running for workers in self._workers))
+
+    def _stop(self, error: BaseException | None = None) -> None:
+        """Ends all there is, at once: items that are left fail, with `error` if there is one."""
+        self._closed = True
+        for run in self._runs:
+            run.stop()
+        for item in list(self._ledger.live):
+            why = error or RuntimeClosedError(f"{self} was closed before the item was through")
+            item.end("failed", why, for_all=True)
+        for workers in self._workers:
+            workers.stop()
+
+    # --- what goes on ---
+
+    def statistics(self) -> PipelineStatistics:
+        """What is going on right now."""
+        ledger, counts = self._ledger, self._ledger.counts
+        return PipelineStatistics(
+            submitted=ledger.submitted,
+            rejected=ledger.rejected,
+            ok=counts["ok"],
+            failed=counts["failed"],
+            cancelled=counts["cancelled"],
+            timed_out=counts["timed_out"],
+            waiting=counts["waiting"],
+            running=counts["running"],
+            stages=tuple(workers.statistics() for workers in self._workers),
+        )
+
+    def __str__(self) -> str:
+        return f"pipeline {' > '.join(stage.name for stage in self.stages)}"
+
+    def __repr__(self) -> str:
+        state = ", closed" if self._closed else "" if self._tasks else ", not entered"
+        return f"<{self}{state}>"
