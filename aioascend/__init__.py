@@ -42,6 +42,10 @@ from aioascend.errors import UnsupportedError as UnsupportedError
 from aioascend.health import DeviceHealth as DeviceHealth
 from aioascend.health import health as health
 from aioascend.model import Model as Model
+from aioascend.scheduler import Scheduler as Scheduler
+from aioascend.scheduler import SchedulerStatistics as SchedulerStatistics
+from aioascend.scheduler import SchedulerUnit as SchedulerUnit
+from aioascend.scheduler import UnitStatistics as UnitStatistics
 from aioascend.stream import Stream as Stream
 from aioascend.tensors import TensorInfo as TensorInfo
 
@@ -75,9 +79,13 @@ __all__ = [
     "ReportLostError",
     "ResourceError",
     "RuntimeClosedError",
+    "Scheduler",
+    "SchedulerStatistics",
+    "SchedulerUnit",
     "Stream",
     "TaskError",
     "TensorInfo",
+    "UnitStatistics",
     "UnsupportedError",
     "__version__",
     "backend_info",

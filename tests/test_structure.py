@@ -27,6 +27,7 @@ LAYERS = [
     {"stream", "health"},
     {"model"},
     {"device"},
+    {"scheduler", "infer_queue"},
     {"__init__"},
     {"testing"},
     {"_self_test", "_capability_costs", "demo", "bench", "soak"},
