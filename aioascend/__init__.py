@@ -55,6 +55,10 @@ from aioascend.pipeline import StageStatistics as StageStatistics
 from aioascend.pool import StreamLease as StreamLease
 from aioascend.pool import StreamPool as StreamPool
 from aioascend.pool import StreamPoolStatistics as StreamPoolStatistics
+from aioascend.scheduler import Scheduler as Scheduler
+from aioascend.scheduler import SchedulerStatistics as SchedulerStatistics
+from aioascend.scheduler import SchedulerUnit as SchedulerUnit
+from aioascend.scheduler import UnitStatistics as UnitStatistics
 from aioascend.stream import Stream as Stream
 from aioascend.tensors import TensorInfo as TensorInfo
 
@@ -94,6 +98,9 @@ __all__ = [
     "ReportLostError",
     "ResourceError",
     "RuntimeClosedError",
+    "Scheduler",
+    "SchedulerStatistics",
+    "SchedulerUnit",
     "Stage",
     "StageStatistics",
     "Stream",
@@ -102,6 +109,7 @@ __all__ = [
     "StreamPoolStatistics",
     "TaskError",
     "TensorInfo",
+    "UnitStatistics",
     "UnsupportedError",
     "__version__",
     "backend_info",

@@ -28,7 +28,7 @@ LAYERS = [
     {"_instances"},
     {"model"},
     {"device"},
-    {"batcher", "pipeline", "pool"},
+    {"batcher", "infer_queue", "pipeline", "pool", "scheduler"},
     {"__init__"},
     {"testing"},
     {"_self_test", "_capability_costs", "demo", "bench", "soak"},
