@@ -41,6 +41,8 @@ from aioascend.errors import TaskError as TaskError
 from aioascend.errors import UnsupportedError as UnsupportedError
 from aioascend.health import DeviceHealth as DeviceHealth
 from aioascend.health import health as health
+from aioascend.infer_queue import InferQueue as InferQueue
+from aioascend.infer_queue import InferQueueStatistics as InferQueueStatistics
 from aioascend.model import Model as Model
 from aioascend.scheduler import Scheduler as Scheduler
 from aioascend.scheduler import SchedulerStatistics as SchedulerStatistics
@@ -69,6 +71,8 @@ __all__ = [
     "DeviceStatistics",
     "Event",
     "ForkError",
+    "InferQueue",
+    "InferQueueStatistics",
     "MemoryInfo",
     "Model",
     "ModelError",
