@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import math
 from collections.abc import Awaitable, Callable
 from typing import Generic, Literal, TypeVar
@@ -15,7 +14,7 @@ import anyio.lowlevel
 
 from aioascend.errors import AclError, DeadlineError, RuntimeClosedError
 from aioascend.scheduler.dispatch import Dispatch
-from aioascend.scheduler.requests import Request
+from aioascend.scheduler.requests import Request, fresh
 from aioascend.scheduler.units import SchedulerUnit
 from aioascend.stream import Stream
 
@@ -129,7 +128,7 @@ class Calls(Generic[U]):
             await request.woken.wait()
         if request.unit is None:
             error = request.error or RuntimeError("a request of the scheduler was woken for nothing")
-            raise _own(error) from error
+            raise fresh(error) from error
         return request.unit
 
     def _runs_again(self, request: Request, unit: SchedulerUnit[U], error: Exception) -> bool:
@@ -185,11 +184,3 @@ class Calls(Generic[U]):
                 await anyio.sleep(pause)
             else:
                 self.dispatch.come_back(unit, fresh)
-
-
-def _own(error: Exception) -> Exception:
-    """One for each who raises it, as they collect tracebacks; the error itself if it cannot be copied."""
-    try:
-        return copy.copy(error)
-    except Exception:
-        return error
