@@ -74,7 +74,9 @@ def _case(settings: Settings, clients: str, policy: str, loop: str) -> Case:
 
     async def main() -> Sample:
         with device_profile(settings, _PROFILE, _DEVICES) as sim:
-            return await _measure(sim, policy, requests, count, lose=lost)
+            sample = await _measure(sim, policy, requests, count, lose=lost)
+        gc.collect()  # errors of operations refer to their frames, and these to the operations
+        return sample
 
     return Case(f"{OURS}, {policy}", loop, {"clients": clients}, lambda: run_on(loop, main))
 
@@ -110,7 +112,6 @@ async def _measure(sim: Simulator, policy: str, requests: int, clients: int, *, 
         if lose:
             sim.restore_device(_LOST)
             await devices[_LOST].reset()
-            gc.collect()  # errors of operations refer to their frames, and these to the operations
     return watch.sample(
         requests,
         of_capacity=_least_seconds(requests, lose) / watch.seconds,

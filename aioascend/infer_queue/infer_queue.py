@@ -97,7 +97,7 @@ class InferQueue(Generic[T, R]):
 
     async def _submit(self, value: T, timeout: float | None) -> Request:  # noqa: ASYNC109 - of the request
         request = self._new(value, timeout)
-        if anyio.current_effective_deadline() <= request.made:
+        while anyio.current_effective_deadline() <= anyio.current_time():
             await anyio.lowlevel.checkpoint()  # raises that the caller is cancelled
         self._requests.take_in(request)
         try:

@@ -85,8 +85,7 @@ class Calls(Generic[U]):
 
     async def run(self, request: Request, call: Callable[[U], Awaitable[R]], limit: float, *, wait: bool) -> R:
         """Until there is a result, within `limit` seconds."""
-        if request.deadline <= request.made:
-            await anyio.lowlevel.checkpoint()  # raises that the caller is cancelled
+        await _see_to_the_callers_deadline()
         self.dispatch.enter(request, wait=wait)
         outcome = "failed"
         try:
@@ -126,6 +125,7 @@ class Calls(Generic[U]):
         if request.error is None:
             request.woken = anyio.Event()
             await request.woken.wait()
+            await _see_to_the_callers_deadline()
         if request.unit is None:
             error = request.error or RuntimeError("a request of the scheduler was woken for nothing")
             raise fresh(error) from error
@@ -184,3 +184,9 @@ class Calls(Generic[U]):
                 await anyio.sleep(pause)
             else:
                 self.dispatch.come_back(unit, fresh)
+
+
+async def _see_to_the_callers_deadline() -> None:
+    """If it has passed, the caller is about to be cancelled, however busy the loop was; unless it is moved."""
+    while anyio.current_effective_deadline() <= anyio.current_time():
+        await anyio.lowlevel.checkpoint()

@@ -22,6 +22,7 @@ class Request:
     """One call that somebody waits for.
 
     Attributes:
+        deadline: Until when its timeout lets it begin.
         key: When its turn is: the time when it was made, and later the less urgent it is.
         unit: The unit that has it; None while it waits.
         lives: That of the unit when it got it.

@@ -25,6 +25,7 @@ class Clock:
     """The time that is seen by what is tested. By the loop's own clock it is long past, so timers are over at once."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.real = anyio.current_time
         self.now = time.monotonic() - 1000
         monkeypatch.setattr(anyio, "current_time", lambda: self.now)
 
