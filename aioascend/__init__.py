@@ -46,6 +46,8 @@ from aioascend.errors import UnsupportedError as UnsupportedError
 from aioascend.errors import is_transient as is_transient
 from aioascend.health import DeviceHealth as DeviceHealth
 from aioascend.health import health as health
+from aioascend.infer_queue import InferQueue as InferQueue
+from aioascend.infer_queue import InferQueueStatistics as InferQueueStatistics
 from aioascend.model import Model as Model
 from aioascend.pipeline import Failed as Failed
 from aioascend.pipeline import Pipeline as Pipeline
@@ -85,6 +87,8 @@ __all__ = [
     "Event",
     "Failed",
     "ForkError",
+    "InferQueue",
+    "InferQueueStatistics",
     "MemoryInfo",
     "Model",
     "ModelError",

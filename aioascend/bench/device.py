@@ -15,14 +15,16 @@ __all__ = ["device_profile", "device_time"]
 
 
 @contextlib.contextmanager
-def device_profile(settings: Settings, toml: str) -> Iterator[Simulator]:
-    """The simulator with this device profile, reset at the end.
+def device_profile(settings: Settings, toml: str, devices: int | None = None) -> Iterator[Simulator]:
+    """The simulator with so many devices of this profile, reset at the end.
 
     Raises:
         UnavailableError: the library in use is not the simulator.
     """
     sim = settings.simulator("a device profile")
     sim.reset()
+    if devices is not None:
+        sim.set_device_count(devices)
     with tempfile.TemporaryDirectory(prefix="aioascend-bench-") as folder:
         path = Path(folder) / "profile.toml"
         path.write_text(toml, encoding="utf-8")

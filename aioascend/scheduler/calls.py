@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import math
 from collections.abc import Awaitable, Callable
 from typing import Generic, Literal, TypeVar
@@ -15,7 +14,7 @@ import anyio.lowlevel
 
 from aioascend.errors import AclError, DeadlineError, RuntimeClosedError
 from aioascend.scheduler.dispatch import Dispatch
-from aioascend.scheduler.requests import Request
+from aioascend.scheduler.requests import Request, fresh
 from aioascend.scheduler.units import SchedulerUnit
 from aioascend.stream import Stream
 
@@ -86,8 +85,7 @@ class Calls(Generic[U]):
 
     async def run(self, request: Request, call: Callable[[U], Awaitable[R]], limit: float, *, wait: bool) -> R:
         """Until there is a result, within `limit` seconds."""
-        if request.deadline <= request.made:
-            await anyio.lowlevel.checkpoint()  # raises that the caller is cancelled
+        await _see_to_the_callers_deadline()
         self.dispatch.enter(request, wait=wait)
         outcome = "failed"
         try:
@@ -127,9 +125,10 @@ class Calls(Generic[U]):
         if request.error is None:
             request.woken = anyio.Event()
             await request.woken.wait()
+            await _see_to_the_callers_deadline()
         if request.unit is None:
             error = request.error or RuntimeError("a request of the scheduler was woken for nothing")
-            raise _own(error) from error
+            raise fresh(error) from error
         return request.unit
 
     def _runs_again(self, request: Request, unit: SchedulerUnit[U], error: Exception) -> bool:
@@ -187,9 +186,7 @@ class Calls(Generic[U]):
                 self.dispatch.come_back(unit, fresh)
 
 
-def _own(error: Exception) -> Exception:
-    """One for each who raises it, as they collect tracebacks; the error itself if it cannot be copied."""
-    try:
-        return copy.copy(error)
-    except Exception:
-        return error
+async def _see_to_the_callers_deadline() -> None:
+    """If it has passed, the caller is about to be cancelled, however busy the loop was; unless it is moved."""
+    while anyio.current_effective_deadline() <= anyio.current_time():
+        await anyio.lowlevel.checkpoint()

@@ -11,7 +11,7 @@ import anyio
 
 from aioascend.errors import QueueFullError
 from aioascend.scheduler.policies import Policy
-from aioascend.scheduler.requests import Request, Waiting
+from aioascend.scheduler.requests import Request, Waiting, fresh
 from aioascend.scheduler.statistics import SchedulerStatistics
 from aioascend.scheduler.units import SchedulerUnit
 
@@ -200,7 +200,7 @@ class Dispatch(Generic[U]):
         """It gets nothing any more. `go_on` tells those who have nobody else."""
         if unit.state != "ok":
             return
-        unit.state, unit.error = "failed", error
+        unit.state, unit.error = "failed", fresh(error)
         self._went_out = True
         if self._recover is not None:
             unit.state = "recovering"

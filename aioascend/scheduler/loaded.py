@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -12,7 +11,7 @@ import anyio
 
 from aioascend._closing import GRACE_S
 from aioascend.device import Device
-from aioascend.errors import AioascendError
+from aioascend.errors import AclError
 
 if TYPE_CHECKING:
     from aioascend.scheduler.scheduler import Scheduler
@@ -72,8 +71,7 @@ class Loaded(Generic[U]):
         device = self._devices[index]
         if device.health().state == "failed":
             await device.reset()
-        with contextlib.suppress(AioascendError):  # of a device that is gone, which is no news
-            await _close(unit)
+        await _close(unit)
         self._units[index] = fresh = await self._load(device)
         return fresh
 
@@ -87,10 +85,20 @@ class Loaded(Generic[U]):
                 await self._close(self._units)
 
     async def _close(self, units: Sequence[U]) -> None:
+        failures: list[Exception] = []
         for unit in units:
-            await _close(unit)
+            try:
+                await _close(unit)
+            except Exception as error:  # noqa: PERF203 - the others are closed all the same
+                failures.append(error)
+        if failures:
+            raise failures[0]
 
 
 async def _close(unit: Any) -> None:
     if hasattr(unit, "close"):
-        await unit.close()
+        try:
+            await unit.close()
+        except AclError as error:
+            if error.retry != "gone":  # that a lost device refuses what belongs to closing is no news
+                raise

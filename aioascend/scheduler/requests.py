@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import bisect
+import copy
 from collections import deque
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ import anyio
 
 from aioascend.scheduler.units import SchedulerUnit
 
-__all__ = ["Request", "Waiting"]
+__all__ = ["Request", "Waiting", "fresh"]
 
 
 @dataclass(eq=False)
@@ -21,6 +22,7 @@ class Request:
     """One call that somebody waits for.
 
     Attributes:
+        deadline: Until when its timeout lets it begin.
         key: When its turn is: the time when it was made, and later the less urgent it is.
         unit: The unit that has it; None while it waits.
         lives: That of the unit when it got it.
@@ -94,3 +96,11 @@ class Waiting:
         self.queue.remove(request)
         while self._door and not self.full:
             self.put_back(self._door.popleft())
+
+
+def fresh(error: Exception) -> Exception:
+    """The same error without the frames that it has come through, which hold what was in them; itself if that fails."""
+    try:
+        return copy.copy(error)
+    except Exception:
+        return error

@@ -198,7 +198,7 @@ class Scheduler(Generic[U]):
         request = Request(
             made=now,
             key=now + whole("priority", priority, -(10**6), 10**6, "a priority") * self._ageing,
-            deadline=min(now + limit, anyio.current_effective_deadline()),
+            deadline=now + limit,
             pinned=unit,
             affinity=affinity,
             kind=kind,

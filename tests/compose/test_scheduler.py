@@ -225,6 +225,31 @@ async def test_a_request_whose_deadline_passes_while_the_loop_is_busy_is_not_sub
     assert scheduler.statistics().cancelled == 1
 
 
+async def test_the_callers_deadline_is_what_it_is_when_a_slot_comes(clock: Clock) -> None:
+    unit = HeldUnit()
+    async with aa.Scheduler([unit], in_flight=1) as scheduler, anyio.create_task_group() as group:
+
+        async def request(name: str, scope: anyio.CancelScope) -> None:
+            with scope:
+                await scheduler(name)
+
+        group.start_soon(scheduler, "first")
+        await settle()
+        scopes = {name: anyio.CancelScope(deadline=clock.real() + 5000) for name in ("late", "moved")}
+        for name, scope in scopes.items():
+            group.start_soon(request, name, scope)
+            await settle()
+        clock.now = clock.real() + 6000  # both are over, and the loop has not seen to its timers yet
+        scopes["moved"].deadline = float("inf")
+        unit.end()
+        await settle()
+        assert unit.calls == ["first"]
+        scopes["late"].cancel()  # as the loop is about to
+        await settle()
+        assert unit.calls == ["first", "moved"]
+        unit.end()
+
+
 async def test_a06_a_slot_that_is_handed_to_a_cancelled_request_goes_on() -> None:
     for when in ("before", "after"):
         unit = HeldUnit()
