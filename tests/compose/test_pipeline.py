@@ -21,6 +21,12 @@ from runtime.conftest import LOOPS
 pytestmark = pytest.mark.anyio
 
 
+@pytest.fixture(params=[LOOPS["asyncio"], LOOPS["trio"]], ids=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> Any:
+    """Without uvloop: nothing here depends on the loop, but on who schedules the tasks."""
+    return request.param
+
+
 async def countdown(count: int) -> AsyncIterator[int]:
     for number in range(count):
         await anyio.lowlevel.checkpoint()

@@ -93,7 +93,8 @@ async def test_a25_a_failing_stage_is_named_and_fails_one_item() -> None:
         outcomes = Outcomes(pipeline)
         for number in range(10):
             group.start_soon(outcomes.call, number)
-        await anyio.lowlevel.checkpoint()
+        while pipeline.statistics().submitted < 10:
+            await anyio.lowlevel.checkpoint()
         await pipeline.close(grace=1000)
     [(item, error)] = outcomes.errors().items()
     assert item == 4
@@ -380,6 +381,28 @@ async def test_a_deadline_that_passes_in_the_queue_is_the_end(monkeypatch: pytes
         assert isinstance(error, aa.DeadlineError)
         assert not error.started
         assert error.waited >= 999
+        assert gate.seen == [0]
+        assert check_books(pipeline).timed_out == 1
+
+
+async def test_a_deadline_that_a_worker_sees_first_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = Gate()
+    async with aa.Pipeline(aa.Stage(gate, queue=4)) as pipeline:
+        outcomes = Outcomes(pipeline)
+        async with anyio.create_task_group() as group:
+            group.start_soon(outcomes.call, 0)
+            await gate.holds(0)
+
+            async def call() -> None:
+                with anyio.move_on_after(1000):
+                    await outcomes.call(1)
+
+            group.start_soon(call)
+            await settled()
+            now = anyio.current_time()
+            monkeypatch.setattr(anyio, "current_time", lambda: now + 1000)  # the loop itself has not come to it
+            gate.open()
+        assert isinstance(outcomes.of[1], aa.DeadlineError)
         assert gate.seen == [0]
         assert check_books(pipeline).timed_out == 1
 
