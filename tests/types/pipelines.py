@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import anyio
 from typing_extensions import assert_type
 
 import aioascend as aa
 
 
 async def read(path: Path) -> bytes:
-    return path.read_bytes()
+    return await anyio.Path(path).read_bytes()
 
 
 def decode(data: bytes) -> list[float]:
