@@ -23,6 +23,7 @@ NAMES = (
     "overlap",
     "figures",
     "scheduler",
+    "pipeline",
 )
 
 

@@ -59,10 +59,10 @@ class Pipeline(Generic[In, Out]):
     queue in front of it; there is no task per item. Workers run in the context, as of contextvars, in which the block
     was entered. Several maps and calls can be under way at the same time, and take turns.
 
-    Guaranteed: an item is in one stage at a time, in the order of the stages, and a stage with one worker takes up items
-    in the order in which the one before was done with them. An item that has ended, because its caller was cancelled or
-    its deadline has passed, is given to no further stage. At the end of the block no stage runs any more, but for
-    functions in threads. Not guaranteed: that what a cancelled stage has submitted to a device stops there.
+    Guaranteed: an item is in one stage at a time, in the order of the stages, and a stage with one worker takes up
+    items in the order in which the one before was done with them. An item that has ended, because its caller was
+    cancelled or its deadline has passed, is given to no further stage. At the end of the block no stage runs any more,
+    but for functions in threads. Not guaranteed: that what a cancelled stage has submitted to a device stops there.
 
     The end of the block closes it, as `close()` does; when the block is left by an exception, everything in it is
     stopped. A stage that raises what is no `Exception`, but is to end the program, stops everything likewise.

@@ -109,7 +109,9 @@ class Workers:
                 return
             if item.ended:
                 continue
-            if item.deadline <= anyio.current_time():  # its owner is about to hear of it, but has not yet
+            if (
+                item.deadline < math.inf and item.deadline <= anyio.current_time()
+            ):  # its owner is about to hear of it, but has not yet
                 item.end("timed_out")
                 continue
             if await self._run(item, call):

@@ -59,13 +59,22 @@ def test_the_families_are_classes_with_the_parents_of_the_table(abi_folder: Path
 
 
 def test_the_tree() -> None:
-    exceptions = [getattr(errors, name) for name in errors.__all__ if name != "error_from_code"]
+    exceptions = [getattr(errors, name) for name in errors.__all__ if name[0].isupper()]
     assert all(issubclass(cls, errors.AioascendError) and cls.__doc__ for cls in exceptions)
     assert issubclass(errors.AclTimeoutError, TimeoutError)
     assert issubclass(errors.DependencyError, errors.AclError)
     assert issubclass(errors.ReportLostError, errors.AclError)
     for own in (errors.RuntimeClosedError, errors.BackendError, errors.ForkError):
         assert not issubclass(own, errors.AclError)
+
+
+def test_what_is_transient_is_worth_another_try() -> None:
+    assert errors.is_transient(errors.error_from_code(207001))
+    assert errors.is_transient(errors.DependencyError.behind(errors.TaskError(507015)))
+    assert not errors.is_transient(errors.error_from_code(507015))
+    assert not errors.is_transient(errors.DeviceLostError(107022))
+    assert not errors.is_transient(errors.RuntimeClosedError("closed"))
+    assert not errors.is_transient(ValueError())
 
 
 @pytest.mark.parametrize(

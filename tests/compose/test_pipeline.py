@@ -21,6 +21,12 @@ from runtime.conftest import LOOPS
 pytestmark = pytest.mark.anyio
 
 
+@pytest.fixture(params=[LOOPS["asyncio"], LOOPS["trio"]], ids=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> Any:
+    """Without uvloop: nothing here depends on the loop, but on who schedules the tasks."""
+    return request.param
+
+
 async def countdown(count: int) -> AsyncIterator[int]:
     for number in range(count):
         await anyio.lowlevel.checkpoint()
@@ -430,12 +436,12 @@ async def test_a_thread_that_nobody_waits_for_keeps_its_worker() -> None:
                 await anyio.lowlevel.checkpoint()
             group.cancel_scope.cancel()
         await settled()
-        assert running == [0]
+        assert len(running) == 1
         statistics = check_books(pipeline, at_rest=False)
         assert (statistics.running, statistics.cancelled, statistics.stages[0].running) == (0, 2, 1)
         go_on.set()
         assert await pipeline(5) == 5
-        assert running == [0, 5]
+        assert running[1:] == [5]
         check_books(pipeline)
 
 

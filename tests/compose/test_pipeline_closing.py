@@ -15,6 +15,7 @@ import anyio
 import anyio.lowlevel
 import numpy as np
 import pytest
+from trio.testing import MockClock
 
 import aioascend as aa
 from aioascend.testing import Simulator
@@ -93,7 +94,8 @@ async def test_a25_a_failing_stage_is_named_and_fails_one_item() -> None:
         outcomes = Outcomes(pipeline)
         for number in range(10):
             group.start_soon(outcomes.call, number)
-        await anyio.lowlevel.checkpoint()
+        while pipeline.statistics().submitted < 10:
+            await anyio.lowlevel.checkpoint()
         await pipeline.close(grace=1000)
     [(item, error)] = outcomes.errors().items()
     assert item == 4
@@ -384,25 +386,60 @@ async def test_a_deadline_that_passes_in_the_queue_is_the_end(monkeypatch: pytes
         assert check_books(pipeline).timed_out == 1
 
 
-async def test_a_timeout_frees_the_caller() -> None:
+async def test_a_deadline_that_a_worker_sees_first_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     gate = Gate()
     async with aa.Pipeline(aa.Stage(gate, queue=4)) as pipeline:
         outcomes = Outcomes(pipeline)
         async with anyio.create_task_group() as group:
             group.start_soon(outcomes.call, 0)
             await gate.holds(0)
-            await outcomes.call(1, timeout=1e-3)
-            assert isinstance(outcomes.of[1], aa.DeadlineError)
-            assert not outcomes.of[1].started
-            gate.open(0)
-        await outcomes.call(2, timeout=1e-3)
-        assert isinstance(outcomes.of[2], aa.DeadlineError)
-        assert outcomes.of[2].started
-        with pytest.raises(TimeoutError) as caught, anyio.fail_after(1e-3):
-            await pipeline(3)
-        assert not isinstance(caught.value, aa.DeadlineError)
+
+            async def call() -> None:
+                with anyio.move_on_after(1000):
+                    await outcomes.call(1)
+
+            group.start_soon(call)
+            await settled()
+            now = anyio.current_time()
+            monkeypatch.setattr(anyio, "current_time", lambda: now + 1000)  # the loop itself has not come to it
+            gate.open()
+        assert isinstance(outcomes.of[1], aa.DeadlineError)
+        assert gate.seen == [0]
+        assert check_books(pipeline).timed_out == 1
+
+
+async def test_a_timeout_frees_the_caller() -> None:
+    gate = Gate()
+    async with aa.Pipeline(aa.Stage(gate, queue=4)) as pipeline:
+        with pytest.raises(aa.DeadlineError, match="an item of pipeline gate was not done in time"):
+            await pipeline(1, timeout=1e-3)
+        with pytest.raises(TimeoutError), anyio.fail_after(1e-3):
+            await pipeline(2)
         await settled()
-        assert gate.seen == [0, 2, 3]
+        assert check_books(pipeline).timed_out == 2
+
+
+@pytest.mark.parametrize("anyio_backend", [("trio", {"clock": MockClock(autojump_threshold=0)})])
+async def test_a_timeout_tells_whether_a_stage_has_had_the_item(anyio_backend: object) -> None:
+    gate = Gate()
+    async with aa.Pipeline(aa.Stage(gate, queue=4)) as pipeline:
+        with pytest.raises(aa.DeadlineError) as started:
+            await pipeline(0, timeout=5)
+        assert started.value.started
+        assert started.value.waited == pytest.approx(5)
+        await gate.holds()
+        assert gate.cancelled == [0]
+        async with anyio.create_task_group() as group:
+            group.start_soon(pipeline, 1)
+            await gate.holds(1)
+            with pytest.raises(aa.DeadlineError) as queued:
+                await pipeline(2, timeout=5)
+            assert not queued.value.started
+            with pytest.raises(TimeoutError) as caught, anyio.fail_after(5):
+                await pipeline(3)
+            assert not isinstance(caught.value, aa.DeadlineError)
+            gate.open()
+        assert gate.seen == [0, 1]
         assert check_books(pipeline).timed_out == 3
 
 
