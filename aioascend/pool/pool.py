@@ -158,7 +158,7 @@ class StreamPool:
                 for stream, where in self._held.items()
             ]
             held = counted(len(names), "stream")
-            logger.warning("%r waits for %s that somebody holds:\n%s", self, held, "\n".join(names))
+            logger.warning("%s waits for %s that somebody holds:\n%s", repr(self), held, "\n".join(names))
 
     def _let_go(self) -> None:
         """Of what is left when nobody waits for it any longer."""
@@ -281,11 +281,21 @@ class StreamPool:
             self._settle(stream)
 
     def _settle(self, stream: Stream) -> None:
+        if self._queue:
+            self._check_device()
         if stream.closed:
             self._replace(stream)
         else:
             self._offer(stream)
+            self._supply.grow()  # in case that it was refused once, and others still wait
         self._look()
+
+    def _check_device(self) -> None:
+        """When it is out of service, nobody is given a stream of it."""
+        try:
+            self.device._core.check("StreamPool.acquire")
+        except AioascendError as error:
+            self._refuse(error)
 
     def _offer(self, stream: Stream) -> None:
         """It is there for whoever is next."""

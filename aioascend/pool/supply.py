@@ -128,7 +128,10 @@ class Supply:
             self._retry_at = now() + _RETRY_S
             if not self._warned:
                 self._warned = True
-                logger.warning("%r wanted %d and goes on with those it has got: %s", self._customer, self.most, error)
+                got, name = self._customer.size, f"a pool of device {self._device.index}"
+                logger.warning(
+                    "%s wanted %d streams and got %d, with which it goes on: %s", name, self.most, got, str(error)
+                )
 
     def _none_at_all(self, error: AclError) -> AclError:
         said = f"{error.detail.rstrip('.')}. " if error.detail else ""
@@ -147,7 +150,7 @@ class Supply:
             await stream.close()
         except AioascendError as error:
             if getattr(error, "retry", "") != "gone":  # or it has gone with the device
-                logger.warning("%r could not close %r: %s", self._customer, stream, error)
+                logger.warning("a pool of device %d could not close a stream: %s", self._device.index, str(error))
         finally:
             self._leaving -= 1
             self._retry_at = 0.0  # there is one to be had now
