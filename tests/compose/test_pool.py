@@ -111,7 +111,7 @@ async def test_a_fixed_size_is_kept(npu: aa.Device, clock: list[float]) -> None:
         assert pool.size == 3
 
 
-@pytest.mark.parametrize(("cores", "most"), [(1, 4), (2, 4), (5, 10), (20, 16)])
+@pytest.mark.parametrize(("cores", "most"), [(1, 8), (4, 8), (5, 10), (20, 16)])
 async def test_without_a_size_the_device_decides(
     npu: aa.Device, sim: Simulator, tmp_path: Any, cores: int, most: int
 ) -> None:
@@ -305,13 +305,39 @@ async def test_a_cancelled_end_of_the_block_leaves_nothing(npu: aa.Device, sim: 
         async with aa.StreamPool(npu, size=2) as pool:
             async with pool.acquire() as stream:
                 hold = sim.hold(stream)
-                stream.memset(npu.empty(4, "uint8"), 1)
+                abandoned = stream.memset(npu.empty(4, "uint8"), 1)
             assert gauges(pool) == (0, 0, 1, 0)
             scope.cancel()
-            with hold:  # released while the block is on its way out
-                pass
     assert scope.cancelled_caught
     assert gauges(pool) == (0, 0, 0, 0)
+    assert stream.closed
+    assert not abandoned.done()
+    with hold:
+        pass
+    await until(abandoned.done)
+    await until(lambda: sim.calls("aclrtDestroyStream") == 1)
+
+
+async def test_the_end_of_the_block_is_cancelled_while_work_comes_to_its_end(npu: aa.Device, sim: Simulator) -> None:
+    """In whatever step of the end it is."""
+    for ticks in range(12):
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as group, aa.StreamPool(npu, size=2) as pool:
+                async with pool.acquire() as stream:
+                    hold = sim.hold(stream)
+                    abandoned = stream.memset(npu.empty(4, "uint8"), 1)
+
+                async def end(hold: Any, scope: anyio.CancelScope, ticks: int) -> None:
+                    with hold:
+                        pass
+                    with anyio.CancelScope(shield=True):
+                        for _ in range(ticks):
+                            await anyio.lowlevel.checkpoint()
+                    scope.cancel()
+
+                group.start_soon(end, hold, scope, ticks)
+        assert gauges(pool) == (0, 0, 0, 0)
+        await until(abandoned.done)
 
 
 async def test_closing_more_than_once(npu: aa.Device) -> None:

@@ -39,8 +39,10 @@ async def test_a05_the_pool_goes_on_with_the_streams_that_it_gets(
     sim.clear_timeline()
     async with aa.StreamPool(npu, size=16) as pool:
         async with anyio.create_task_group() as group:
-            for _ in range(200):
-                group.start_soon(use, pool, buffer)
+            with sim.hold(device=npu):  # or they could be through before there are six
+                for _ in range(200):
+                    group.start_soon(use, pool, buffer)
+                await until(lambda: caplog.records)
         now = check(pool)
         assert (now.size, now.wanted, now.acquired, now.created) == (6, 16, 200, 6)
         assert sim.calls(CREATE) == 7  # and after the refusal no more for a while

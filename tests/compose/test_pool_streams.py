@@ -219,3 +219,21 @@ async def test_an_error_while_streams_are_made_reaches_all_who_wait(npu: aa.Devi
         assert [error.code for error in errors] == [507899] * 3
         assert len(set(map(id, errors))) == 3  # each has one for itself, and with it its own traceback
         await offered(pool, 4)
+
+
+async def test_a02_an_error_of_the_pool_itself_reaches_those_who_wait(
+    npu: aa.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And neither the block nor those who come later."""
+
+    def broken() -> Any:
+        raise OSError("no more threads")
+
+    async with aa.StreamPool(npu, size=2) as pool:
+        with monkeypatch.context() as patch:
+            patch.setattr(npu, "create_stream", broken)
+            for _ in range(2):
+                with anyio.fail_after(60), pytest.raises(OSError, match="no more threads"):
+                    await pool.acquire().__aenter__()
+        await offered(pool, 2)
+    assert check(pool).failed == 2
