@@ -125,6 +125,8 @@ cdef class StreamCore:
             if failure.get() is NULL:
                 return
             record = record_of(self.core, failure)
+            if record.told:
+                return  # the device has forgotten the stream meanwhile
             self.note_failure(record)
             self._report_untold()
             if not record.told:

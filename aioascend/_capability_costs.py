@@ -27,6 +27,7 @@ COSTS: dict[str, str] = {
     "device_force_reset": "a device out of service cannot be used again by this process",
     "stream_abort": "aborting a stream gives it up, and its work goes on",
     "pointer_attributes": "pinned memory that was not allocated here is copied once more",
+    "device_info": "a stream pool that is given no size has up to 8 streams, whatever the device",
     "models": "models cannot be loaded",
     "dynamic_dims": "models that were compiled for a choice of dimensions cannot run",
     "dataset_tensor_desc": "models of dynamic shape cannot run",

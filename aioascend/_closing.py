@@ -63,8 +63,9 @@ class Closing:
     ) -> None:
         self._dropped()
         if self._to_be_closed and not self.closed and not _going_away():
+            message = f"unclosed {self!r}{_made_at(self._made_at)}"
             self._give_back()  # first, for whoever takes warnings for errors keeps it alive
-            _warn(f"unclosed {self!r}{_made_at(self._made_at)}", ResourceWarning, source=self)
+            _warn(message, ResourceWarning, source=self)
 
 
 T = TypeVar("T", bound=Closing)

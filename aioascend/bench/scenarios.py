@@ -24,6 +24,7 @@ NAMES = (
     "figures",
     "scheduler",
     "pipeline",
+    "pool-size",
 )
 
 

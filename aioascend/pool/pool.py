@@ -50,8 +50,8 @@ class StreamPool:
 
     Args:
         device: Where the streams are.
-        size: So many streams; or a pair, the fewest that are kept and the most; or None, for 1 to twice as many as the
-            device has AI cores (aclrtGetDeviceInfo), but at least 4 and at most 16; 8 where the library does not say.
+        size: So many streams; or a pair, the fewest that are kept and the most; or None, for 1 to 8, and up to 16 where
+            the device has so many AI cores (aclrtGetDeviceInfo) that two for each are more than 8.
         ageing: Seconds of waiting that make up for one step of priority.
         idle_timeout: Seconds after which a stream that was not needed is closed, down to the fewest that are kept.
             Looked at when somebody takes a stream or gives one back.
@@ -114,13 +114,8 @@ class StreamPool:
                 with anyio.move_on_after(GRACE_S, shield=True):
                     await self.close()
         finally:
-            self._refuse(RuntimeClosedError(f"{self!r}: nobody waits for it any longer"))
-            if self._emptied is None or not self._emptied.is_set():
-                self._tasks.cancel_scope.cancel()
-            try:
-                await self._tasks.__aexit__(None, None, None)  # an error of the block would come back in a group
-            finally:
-                self._let_go()
+            self._let_go()
+            await self._tasks.__aexit__(None, None, None)  # an error of the block would come back in a group
 
     @property
     def closed(self) -> bool:
@@ -158,11 +153,13 @@ class StreamPool:
                 for stream, where in self._held.items()
             ]
             held = counted(len(names), "stream")
-            logger.warning("%r waits for %s that somebody holds:\n%s", self, held, "\n".join(names))
+            logger.warning("%s waits for %s that somebody holds:\n%s", repr(self), held, "\n".join(names))
 
     def _let_go(self) -> None:
-        """Of what is left when nobody waits for it any longer."""
+        """Of what is left when nobody waits for it any longer. From here on the task group takes no new tasks but from
+        its own, so nothing that comes back may start one."""
         self._loop = None
+        self._refuse(RuntimeClosedError(f"{self!r}: nobody waits for it any longer"))
         for stream in (*self._held, *self._draining, *(stream for stream, _ in self._idle)):
             stream._close()
             stream._destroy_when_drained()
@@ -171,6 +168,8 @@ class StreamPool:
         self._held.clear()
         self._draining.clear()
         self._idle.clear()
+        if self._supply.busy:
+            self._tasks.cancel_scope.cancel()
 
     def _check_loop(self) -> None:
         if self._loop is not None and _native.running_bridge() is not self._loop:
@@ -281,11 +280,21 @@ class StreamPool:
             self._settle(stream)
 
     def _settle(self, stream: Stream) -> None:
+        if self._queue:
+            self._check_device()
         if stream.closed:
             self._replace(stream)
         else:
             self._offer(stream)
+            self._supply.grow()  # in case that it was refused once, and others still wait
         self._look()
+
+    def _check_device(self) -> None:
+        """When it is out of service, nobody is given a stream of it."""
+        try:
+            self.device._core.check("StreamPool.acquire")
+        except AioascendError as error:
+            self._refuse(error)
 
     def _offer(self, stream: Stream) -> None:
         """It is there for whoever is next."""

@@ -11,7 +11,7 @@ import anyio
 from aioascend._arguments import whole
 from aioascend._words import counted
 from aioascend.device import Device
-from aioascend.errors import AclError, AioascendError, error_from_code
+from aioascend.errors import AclError, error_from_code
 from aioascend.stream import Stream
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ __all__: list[str] = []
 logger = logging.getLogger("aioascend")
 
 _MOST = 2048  # streams that the largest devices have
-_FEW, _SOME, _MANY = 4, 8, 16  # see StreamPool
+_ENOUGH, _MANY = 8, 16  # see bounds_for
 _RETRY_S = 10.0  # how long a device is left alone that had no stream left
 
 
@@ -45,9 +45,9 @@ def bounds(size: object) -> tuple[int, int]:
 
 
 def bounds_for(ai_cores: int | None) -> tuple[int, int]:
-    """By a rule of thumb: two streams for each core, one to compute and one to copy, but no less than four, which it
-    takes to keep a device busy that does both, and no more than what a device gains from."""
-    return 1, _SOME if ai_cores is None else max(_FEW, min(2 * ai_cores, _MANY))
+    """By a rule of thumb. Eight keep a device busy that computes and copies in both directions, while others are on
+    their way to the host and back; cores that compute side by side take more, and beyond sixteen little is gained."""
+    return 1, _ENOUGH if ai_cores is None else max(_ENOUGH, min(2 * ai_cores, _MANY))
 
 
 class Customer(Protocol):
@@ -128,7 +128,10 @@ class Supply:
             self._retry_at = now() + _RETRY_S
             if not self._warned:
                 self._warned = True
-                logger.warning("%r wanted %d and goes on with those it has got: %s", self._customer, self.most, error)
+                got, name = self._customer.size, f"a pool of device {self._device.index}"
+                logger.warning(
+                    "%s wanted %d streams and got %d, with which it goes on: %s", name, self.most, got, str(error)
+                )
 
     def _none_at_all(self, error: AclError) -> AclError:
         said = f"{error.detail.rstrip('.')}. " if error.detail else ""
@@ -145,9 +148,9 @@ class Supply:
     async def _destroy(self, stream: Stream) -> None:
         try:
             await stream.close()
-        except AioascendError as error:
+        except Exception as error:
             if getattr(error, "retry", "") != "gone":  # or it has gone with the device
-                logger.warning("%r could not close %r: %s", self._customer, stream, error)
+                logger.warning("a pool of device %d could not close a stream: %s", self._device.index, str(error))
         finally:
             self._leaving -= 1
             self._retry_at = 0.0  # there is one to be had now

@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
+from anyio.abc import TaskGroup
 
 import aioascend as aa
 from aioascend import _debug
@@ -110,7 +111,7 @@ async def test_a_fixed_size_is_kept(npu: aa.Device, clock: list[float]) -> None:
         assert pool.size == 3
 
 
-@pytest.mark.parametrize(("cores", "most"), [(1, 4), (2, 4), (5, 10), (20, 16)])
+@pytest.mark.parametrize(("cores", "most"), [(1, 8), (4, 8), (5, 10), (20, 16)])
 async def test_without_a_size_the_device_decides(
     npu: aa.Device, sim: Simulator, tmp_path: Any, cores: int, most: int
 ) -> None:
@@ -135,12 +136,11 @@ async def served(pool: aa.StreamPool, requests: list[tuple[str, int, float]], cl
         async with pool.acquire(priority=priority):
             order.append(name)
 
-    async with anyio.create_task_group() as group:
-        async with pool.acquire():
-            for count, (name, priority, when) in enumerate(requests, 1):
-                clock[0] = when
-                group.start_soon(work, name, priority)
-                await until(lambda count=count: pool.statistics().waiting == count)
+    async with anyio.create_task_group() as group, pool.acquire():
+        for count, (name, priority, when) in enumerate(requests, 1):
+            clock[0] = when
+            group.start_soon(work, name, priority)
+            await until(lambda count=count: pool.statistics().waiting == count)
     return order
 
 
@@ -230,13 +230,17 @@ async def test_a_block_that_fails_refuses_who_waits_and_keeps_its_error(npu: aa.
         except aa.RuntimeClosedError as error:
             refused.append(str(error))
 
+    async def fail(pool: aa.StreamPool, group: TaskGroup) -> None:
+        async with pool, pool.acquire():
+            for _ in range(3):
+                group.start_soon(work, pool)
+            await until(lambda: pool.statistics().waiting == 3)
+            raise LookupError("of the block")
+
+    pool = aa.StreamPool(npu, size=1)
     async with anyio.create_task_group() as group:
         with pytest.raises(LookupError, match="of the block"):  # as it is, in no group
-            async with aa.StreamPool(npu, size=1) as pool, pool.acquire():
-                for _ in range(3):
-                    group.start_soon(work, pool)
-                await until(lambda: pool.statistics().waiting == 3)
-                raise LookupError("of the block")
+            await fail(pool, group)
     assert len(refused) == 2  # the third got the stream when the inner block had ended
     assert check(pool).failed == 2
     assert pool.size == 0
@@ -270,25 +274,28 @@ async def test_who_holds_a_stream_is_waited_for_and_named(
         logging.getLogger("aioascend").removeHandler(handler)
     (record,) = [record for record in caplog.records if record.name == "aioascend"]
     assert "waits for 1 stream that somebody holds" in record.getMessage()
-    assert re.search(
-        r"<Stream \d+ on device 0, .*>, acquired at\n.*pool.acquire\(\) as stream", record.getMessage(), re.S
-    )
+    held = r"<Stream \d+ on device 0, .*>, acquired at\n.*pool.acquire\(\) as stream"
+    assert re.search(held, record.getMessage(), re.DOTALL)
 
 
 async def test_a_stream_that_is_never_given_back_does_not_keep_a_block_that_fails(
     npu: aa.Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("aioascend.pool.pool.GRACE_S", 0.01)
-    lease = None
-    with pytest.raises(LookupError):
-        async with aa.StreamPool(npu, size=2) as pool:
-            lease = pool.acquire()
-            stream = await lease.__aenter__()
+    pool = aa.StreamPool(npu, size=2)
+    lease = pool.acquire()
+    streams: list[aa.Stream] = []
+
+    async def fail() -> None:
+        async with pool:
+            streams.append(await lease.__aenter__())
             raise LookupError
-    assert stream.closed
+
+    with pytest.raises(LookupError):
+        await fail()
+    assert streams[0].closed
     with pytest.raises(aa.RuntimeClosedError):
-        stream.memset(npu.empty(4, "uint8"), 1)
-    assert lease is not None
+        streams[0].memset(npu.empty(4, "uint8"), 1)
     await lease.__aexit__(None, None, None)  # late, and no harm
     assert gauges(pool) == (0, 0, 0, 0)
 
@@ -298,13 +305,39 @@ async def test_a_cancelled_end_of_the_block_leaves_nothing(npu: aa.Device, sim: 
         async with aa.StreamPool(npu, size=2) as pool:
             async with pool.acquire() as stream:
                 hold = sim.hold(stream)
-                stream.memset(npu.empty(4, "uint8"), 1)
+                abandoned = stream.memset(npu.empty(4, "uint8"), 1)
             assert gauges(pool) == (0, 0, 1, 0)
             scope.cancel()
-            with hold:  # released while the block is on its way out
-                pass
     assert scope.cancelled_caught
     assert gauges(pool) == (0, 0, 0, 0)
+    assert stream.closed
+    assert not abandoned.done()
+    with hold:
+        pass
+    await until(abandoned.done)
+    await until(lambda: sim.calls("aclrtDestroyStream") == 1)
+
+
+async def test_the_end_of_the_block_is_cancelled_while_work_comes_to_its_end(npu: aa.Device, sim: Simulator) -> None:
+    """In whatever step of the end it is."""
+    for ticks in range(12):
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as group, aa.StreamPool(npu, size=2) as pool:
+                async with pool.acquire() as stream:
+                    hold = sim.hold(stream)
+                    abandoned = stream.memset(npu.empty(4, "uint8"), 1)
+
+                async def end(hold: Any, scope: anyio.CancelScope, ticks: int) -> None:
+                    with hold:
+                        pass
+                    with anyio.CancelScope(shield=True):
+                        for _ in range(ticks):
+                            await anyio.lowlevel.checkpoint()
+                    scope.cancel()
+
+                group.start_soon(end, hold, scope, ticks)
+        assert gauges(pool) == (0, 0, 0, 0)
+        await until(abandoned.done)
 
 
 async def test_closing_more_than_once(npu: aa.Device) -> None:
@@ -345,7 +378,7 @@ async def test_outside_of_its_block(npu: aa.Device) -> None:
     async with pool:
         lease = pool.acquire()
         async with lease:
-            with pytest.raises(RuntimeError, match="call pool.acquire\\(\\) for each"):
+            with pytest.raises(RuntimeError, match=re.escape("call pool.acquire() for each")):
                 await lease.__aenter__()
         assert gauges(pool) == (1, 0, 0, 0)
 
@@ -384,9 +417,11 @@ async def test_what_acquires_no_stream(npu: aa.Device) -> None:
     with pytest.raises(TypeError, match="device must be a Device, which open_device returns, not 0"):
         aa.StreamPool(0)  # type: ignore[arg-type]
     pool = aa.StreamPool(npu)
-    with pytest.raises(ValueError, match="timeout must be a number of seconds above 0 and below 1e\\+09, not -1"):
+    with pytest.raises(
+        ValueError, match=re.escape("timeout must be a number of seconds above 0 and below 1e+09, not -1")
+    ):
         pool.acquire(timeout=-1)
-    with pytest.raises(TypeError, match="priority must be a priority, .* not 'high'"):
+    with pytest.raises(TypeError, match=r"priority must be a priority, .* not 'high'"):
         pool.acquire(priority="high")  # type: ignore[arg-type]
 
 

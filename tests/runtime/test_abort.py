@@ -355,3 +355,20 @@ async def test_a_record_that_is_being_launched_says_nothing_of_what_is_discarded
         assert [type(await error_of(operation)) for operation in discarded] == [aa.TaskError] * 2
         assert isinstance(await error_of(event), aa.TaskError)
         assert isinstance(await error_of(behind), aa.DependencyError)
+
+
+async def test_a_stream_that_was_given_up_with_another_one_is_closed(sim: Simulator, anyio_backend: object) -> None:
+    """Where the device cannot abort, and it waits for the one that was aborted."""
+    async with await device_without("aclrtStreamAbort") as npu:
+        buffer = npu.empty(16, "uint8")
+        async with npu.create_stream() as stream, npu.create_stream() as behind:
+            with sim.hold(stream):
+                aborted = stream.memset(buffer, 1)
+                waiting = behind.wait(stream.record())
+                assert not await stream.abort()
+                assert (stream.closed, behind.closed) == (True, True)
+                assert "closed" in repr(behind)
+                with pytest.raises(aa.RuntimeClosedError, match="given up"):
+                    behind.memset(buffer, 1)
+            assert isinstance(await error_of(aborted), aa.TaskError)
+            assert isinstance(await error_of(waiting), aa.DependencyError)
