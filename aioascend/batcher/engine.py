@@ -108,8 +108,7 @@ class Engine:
             self._places.release()
             return
         length = self._queues.add(request)
-        # Wakes whoever lets batches leave only if that can change what leaves when.
-        if length in (1, self._max_batch) or not self._in_flight or self.closing or request.deadline < math.inf:
+        if length in (1, self._max_batch) or request.deadline < math.inf:  # else nothing leaves earlier for it
             self._changed.set()
 
     async def _answer(self, request: Request) -> Any:

@@ -83,7 +83,7 @@ class Pace:
 
     @property
     def at_most(self) -> float:
-        return self._mean + 2 * self._deviation
+        return 1.1 * self._mean + 2 * self._deviation
 
 
 class Queues:
