@@ -226,7 +226,7 @@ def test_a_timeout_under_way_says_so(backend: str) -> None:
 def test_scopes_whose_deadline_is_put_off_do_not_hang(backend: str) -> None:
     async def main() -> None:
         machine = Machine(1.0)
-        async with aa.Batcher(machine, max_batch=1, max_delay=0, concurrency=1) as batcher:
+        async with aa.Batcher(machine, max_batch=1, max_delay=0, concurrency=1, queue_limit=1) as batcher:
             async with anyio.create_task_group() as group:
                 group.start_soon(batcher, 0)
                 await anyio.sleep(0.1)
@@ -236,6 +236,7 @@ def test_scopes_whose_deadline_is_put_off_do_not_hang(backend: str) -> None:
                         await batcher(1)
                 assert not scope.cancelled_caught
             assert machine.batches == [[0]]
+            assert await batcher(2) == 4  # its place is free again
 
     async def _put_off(scope: anyio.CancelScope) -> None:
         scope.deadline += 100
