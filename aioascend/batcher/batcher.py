@@ -203,16 +203,13 @@ class Batcher(Generic[T, R]):
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> bool | None:
-        if self._engine.broken is not None:  # a worker has ended the block, and the group tells by what
-            return await self._group.__aexit__(kind, error, traceback)
+    ) -> None:
         if error is None:
             self._engine.stop()
         else:
             self._engine.break_off(None)
             self._group.cancel_scope.cancel()
-        await self._group.__aexit__(None, None, None)
-        return None  # what has left the block goes on as it is, not in a group
+        await self._group.__aexit__(None, None, None)  # what leaves the block goes on as it is, not in a group
 
     async def close(self) -> None:
         """Take no more requests, and wait until those that were taken in have ended. May be called again.

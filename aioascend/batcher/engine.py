@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections.abc import Hashable, Sequence
@@ -89,7 +90,7 @@ class Engine:
         self._live.add(request)
         self._counts[State.WAITING] += 1
         try:
-            with anyio.CancelScope(deadline=gives_up_at):
+            with contextlib.nullcontext() if patience is None else anyio.CancelScope(deadline=gives_up_at):
                 await self._enqueue(request)
                 await request.settled.wait()
             if not request.state.final:
@@ -172,21 +173,21 @@ class Engine:
         async with self._choosing:
             while True:
                 self._changed = anyio.Event()
-                expected = self._durations.at_most
-                at_once = self.closing or not self._in_flight
-                ripe = self._queues.ripe(anyio.current_time(), expected, at_once=at_once)
-                if ripe is not None:
-                    if batch := self._take(*ripe):
-                        return batch
-                elif self.closing and not self._counts[State.WAITING]:
-                    return None
-                else:
+                if not len(self._queues):
+                    if self.closing and not self._counts[State.WAITING]:
+                        return None
+                    await self._changed.wait()
+                    continue
+                now, expected = anyio.current_time(), self._durations.at_most
+                ripe = self._queues.ripe(now, expected, at_once=self.closing or not self._in_flight)
+                if ripe is None:
                     with anyio.CancelScope(deadline=self._queues.due(expected)):
                         await self._changed.wait()
+                elif batch := self._take(*ripe, now, expected):
+                    return batch
 
-    def _take(self, bucket: Hashable, full: bool) -> list[Request]:
-        now = anyio.current_time()
-        batch, expired = self._queues.take(bucket, now, self._durations.at_most)
+    def _take(self, bucket: Hashable, full: bool, now: float, expected: float) -> list[Request]:
+        batch, expired = self._queues.take(bucket, now, expected)
         for _ in range(len(batch) + len(expired)):
             self._places.release()
         for request in expired:

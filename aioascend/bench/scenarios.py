@@ -25,6 +25,7 @@ NAMES = (
     "scheduler",
     "pipeline",
     "pool-size",
+    "batcher",
 )
 
 

@@ -140,8 +140,9 @@ def in_virtual_time(backend: str, main: Callable[[], Awaitable[Any]]) -> None:
 class Machine:
     """An async function that takes some seconds for a batch, one at a time; and what it was given when."""
 
-    def __init__(self, takes: float) -> None:
+    def __init__(self, takes: float, per_item: float = 0) -> None:
         self.takes = takes
+        self.per_item = per_item
         self.batches: list[list[Any]] = []
         self.began: list[float] = []
         self._one = anyio.Lock()
@@ -150,7 +151,7 @@ class Machine:
         self.batches.append(list(items))
         self.began.append(anyio.current_time())
         async with self._one:
-            await anyio.sleep(self.takes)
+            await anyio.sleep(self.takes + self.per_item * len(items))
         return [item * 2 for item in items]
 
 

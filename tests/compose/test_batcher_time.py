@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import random
 import statistics
 from typing import Any
 
@@ -225,7 +226,7 @@ def test_a_timeout_under_way_says_so(backend: str) -> None:
 def test_scopes_whose_deadline_is_put_off_do_not_hang(backend: str) -> None:
     async def main() -> None:
         machine = Machine(1.0)
-        async with aa.Batcher(machine, max_batch=1, max_delay=0, concurrency=1) as batcher:
+        async with aa.Batcher(machine, max_batch=1, max_delay=0, concurrency=1, queue_limit=1) as batcher:
             async with anyio.create_task_group() as group:
                 group.start_soon(batcher, 0)
                 await anyio.sleep(0.1)
@@ -235,6 +236,7 @@ def test_scopes_whose_deadline_is_put_off_do_not_hang(backend: str) -> None:
                         await batcher(1)
                 assert not scope.cancelled_caught
             assert machine.batches == [[0]]
+            assert await batcher(2) == 4  # its place is free again
 
     async def _put_off(scope: anyio.CancelScope) -> None:
         scope.deadline += 100
@@ -256,6 +258,30 @@ def test_a20_waiting_for_a_place_has_an_end(backend: str) -> None:
             assert books.ok == 1000 - len(late) >= 12
             order = list(callers._scopes)
             assert [item for batch in machine.batches for item in batch] == order[: books.rows]
+
+    in_virtual_time(backend, main)
+
+
+@virtual_loops
+def test_what_arrives_at_random_waits_no_longer_than_the_delay_and_a_batch(backend: str) -> None:
+    """At half of what the machine can do, which takes one batch at a time: 99 of 100."""
+
+    async def main() -> None:
+        machine = Machine(0.004, per_item=0.0005)
+        full = 0.008
+        random_ = random.Random(500)
+        waited: list[float] = []
+
+        async def request(item: int) -> None:
+            began = anyio.current_time()
+            await batcher(item)
+            waited.append(anyio.current_time() - began - full)
+
+        async with aa.Batcher(machine, max_batch=8) as batcher, anyio.create_task_group() as group:
+            for item in range(1000):
+                await anyio.sleep(random_.expovariate(500))
+                group.start_soon(request, item)
+        assert statistics.quantiles(waited, n=100)[98] <= 0.005 + full
 
     in_virtual_time(backend, main)
 
