@@ -213,6 +213,7 @@ cdef extern from "stream.h" namespace "aioascend" nogil:
         void destroy_when_drained()
         cbool abort()
         cbool given_up()
+        cbool destroyed()
         aclrtStream handle()
         int32_t id()
         uint64_t issued_seq()

@@ -295,11 +295,6 @@ size_t Stream::queued() {
     return queue_.size();
 }
 
-bool Stream::given_up() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    return abandoned_;
-}
-
 bool Stream::idle() {
     std::lock_guard<std::mutex> lock(mutex_);
     return drained() && markers_.empty();

@@ -93,6 +93,7 @@ public:
     size_t in_flight() const { return in_flight_.load(std::memory_order_relaxed); }
     size_t queued();
     bool idle();      // nothing of it is on its way
+    bool destroyed();
     bool given_up();  // its operations are resolved, its work may go on
     StreamSnapshot snapshot();  // for debug mode
 
