@@ -214,6 +214,7 @@ cdef extern from "stream.h" namespace "aioascend" nogil:
         cbool abort()
         cbool closed()
         cbool given_up()
+        cbool destroyed()
         aclrtStream handle()
         int32_t id()
         uint64_t issued_seq()

@@ -410,7 +410,11 @@ cdef class StreamCore:
 
     def _drained(self) -> Operation:
         """As `join`, but failures are left to those who await the operations."""
-        return new_finished() if self.latest is None else new_follower(self.latest, quiet=True)
+        cdef bint gone = self.latest is None
+        if not gone:
+            with nogil:  # with its device, perhaps under a call of the library that never returns
+                gone = self.stream.get().destroyed()
+        return new_finished() if gone else new_follower(self.latest, quiet=True)
 
     def __await__(self):
         return self.join().__await__()

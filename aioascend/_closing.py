@@ -99,6 +99,10 @@ class Opening(Coroutine[Any, Any, T], Generic[T]):
         self._opening.close()
 
     def __await__(self) -> Generator[Any, Any, T]:
+        if inspect.getcoroutinestate(self._opening) != inspect.CORO_CREATED:  # or two would drive it
+            raise RuntimeError(
+                f"{self._call}(...) is awaited already, or was: await it once, and share what comes of it"
+            )
         return self._opening.__await__()
 
     async def __aenter__(self) -> T:

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from aioascend import _debug, _native
 from aioascend._backend import Backend
-from aioascend.errors import RuntimeClosedError, UnsupportedError
+from aioascend.errors import AclError, DeviceLostError, RuntimeClosedError, UnsupportedError
 
 
 class Opened:
@@ -83,7 +83,10 @@ class Opened:
                 self.core.awaits_reset = False  # it has not even begun
                 raise
             core = _native.DeviceCore(self.core.library, self.core.index, **self.options)
-            core.open()
+            try:
+                core.open()
+            except AclError as error:
+                raise DeviceLostError(error.code, error.where, error.detail, device=self.core.index) from error
             self.core.awaits_reset = False
             self.core = core
 

@@ -43,10 +43,10 @@ class _Threads:
         self._calls = 0
         self._numbers = itertools.count()
 
-    def start(self, call: Callable[[], object]) -> None:
-        """Run it in one of the threads, as soon as one is free."""
+    def start(self, call: Callable[[], object], *, now: bool) -> None:
+        """Run it in one of the threads, as soon as one is free; or now, however many there are."""
         with self._changed:
-            if self._threads == self._limit:
+            if self._threads >= self._limit and not now:
                 self._waiting.append(call)
                 return
             self._threads += 1
@@ -88,7 +88,7 @@ _threads = _Threads(32)
 atexit.register(_threads.leave)
 
 
-async def _in_thread(call: Callable[[], T]) -> T:
+async def _in_thread(call: Callable[[], T], now: bool) -> T:
     # The thread lets go of everything before the loop hears of it: what it has closed may be expected to be gone. And
     # the future holds a list that its waiter empties, for the loop holds the future as long as the waiter runs.
     loop = asyncio.get_running_loop()
@@ -114,12 +114,12 @@ async def _in_thread(call: Callable[[], T]) -> T:
         if not future.done():  # not cancelled meanwhile
             settle(outcome)
 
-    _threads.start(run)
+    _threads.start(run, now=now)
     return (await future).pop()
 
 
-async def run_blocking(call: Callable[[], T], undo: Callable[[T], object] | None = None) -> T:
-    """Run `call` in a worker thread.
+async def run_blocking(call: Callable[[], T], undo: Callable[[T], object] | None = None, *, now: bool = False) -> T:
+    """Run `call` in a worker thread, one of a limited number; `now`: although others may all be in calls that hang.
 
     The call cannot be stopped. When the waiter is cancelled, `undo` is given what the call made, in a thread, as soon
     as it is there; without `undo` the call just ends on its own.
@@ -141,8 +141,9 @@ async def run_blocking(call: Callable[[], T], undo: Callable[[T], object] | None
     try:
         bridge = _native.running_bridge()
         if bridge is not None and bridge.token is None:
-            return await _in_thread(in_thread)
-        return await anyio.to_thread.run_sync(in_thread, abandon_on_cancel=True)
+            return await _in_thread(in_thread, now)
+        limiter = anyio.CapacityLimiter(1) if now else None
+        return await anyio.to_thread.run_sync(in_thread, abandon_on_cancel=True, limiter=limiter)
     except BaseException:
         with lock:
             abandoned = True

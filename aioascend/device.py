@@ -273,7 +273,7 @@ class Device(Closing):
         self._check_open()
         _native.check_fork()
         core = self._core
-        await run_blocking(lambda: self._opened.reset(core))
+        await run_blocking(lambda: self._opened.reset(core), now=True)
 
     async def close(self) -> None:
         """Close its models and streams, wait for what was accepted, and give the device back with its last user.
@@ -308,7 +308,7 @@ class Device(Closing):
                 await resource.close()
             except AioascendError as error:  # noqa: PERF203 - the others are given back all the same
                 failures.append(error)
-        await run_blocking(self._release)
+        await run_blocking(self._release, now=True)
         # That a lost device refuses what belongs to closing is no news, and nothing is left to be done about it.
         for failure in failures:
             if getattr(failure, "retry", "") != "gone":

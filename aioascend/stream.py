@@ -74,7 +74,7 @@ class Stream(_native.StreamCore, Closing):
         Raises:
             RuntimeClosedError: the stream is closed.
         """
-        return await run_blocking(self._abort)
+        return await run_blocking(self._abort, now=True)
 
     async def close(self) -> None:
         """Stop accepting, wait until what was accepted is done, give the stream back (aclrtDestroyStream).

@@ -145,7 +145,7 @@ aclError Device::leave(bool in_order, bool &was_reset) {
         return 0;
     }
     if (!was_reset && (takes_force || (can().device_force_reset && all.left != 0 && all.in_use == 1))) {
-        was_reset = force() == 0;
+        was_reset = force() == 0 || lost();  // a lost device does nothing any more, even if it does not come back
     } else if (!was_reset && in_order && fault_ == 0) {
         code = api().aclrtResetDevice(index_);
     }

@@ -234,6 +234,9 @@ aclError Device::force() {
     take_devices_away(library_, index_);
     const aclError code = api().aclrtResetDeviceForce(index_);
     if (code != 0 && code != ACL_ERROR_RT_CONTEXT_RELEASE_ERROR) {  // that one: somebody has done it already
+        if (fault_ != 0) {
+            fault_.store(code, std::memory_order_release);  // it was not reset, and this is why
+        }
         return code;
     }
     forget_what_was_left(library_, index_);

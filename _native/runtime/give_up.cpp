@@ -10,6 +10,8 @@
 namespace aioascend {
 namespace {
 
+constexpr auto kPatience = std::chrono::seconds(5);  // with a launch, when its stream is aborted
+
 // Somebody has destroyed the stream under us: that concerns no other.
 bool of_stream(aclError code) {
     return code == ACL_ERROR_RT_INVALID_HANDLE || code == ACL_ERROR_RT_STREAM_CONTEXT;
@@ -57,6 +59,16 @@ void Stream::give_up_rest() {
         discard(given_up_for_, given_up_as_, false);
     }
     device_.outbox_send();
+}
+
+bool Stream::destroyed() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return destroyed_;
+}
+
+bool Stream::given_up() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return abandoned_;
 }
 
 void Stream::handle_has_gone() {
@@ -142,12 +154,11 @@ bool Stream::abort_alone(const std::shared_ptr<Failure> &failure, Outcome outcom
         if (code == 0 && launching) {  // what the worker was about to launch may have come behind the abort
             {
                 std::unique_lock<std::mutex> lock(mutex_);
-                // A launch may never return; then the device is lost sooner or later.
-                const auto over = [this] { return !issuing_ || device_.fault() != 0; };
-                while (!issued_.wait_for(lock, std::chrono::milliseconds(100), over)) {
-                }
+                issued_.wait_for(lock, kPatience, [this] { return !issuing_; });
+                launching = issuing_;
             }
-            code = device_.fault() != 0 ? device_.fault() : device_.api().aclrtStreamAbort(handle_);
+            // Of a launch that does not return nobody knows what it will put on the stream.
+            code = launching ? aclError(ACL_ERROR_RT_STREAM_ABORT) : device_.api().aclrtStreamAbort(handle_);
         }
     }
     if (code != 0 && code != ACL_ERROR_RT_FEATURE_NOT_SUPPORT) {

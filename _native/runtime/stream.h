@@ -94,6 +94,7 @@ public:
     size_t queued();
     bool closed();    // takes no more
     bool idle();      // nothing of it is on its way
+    bool destroyed();
     bool given_up();  // its operations are resolved, its work may go on
     StreamSnapshot snapshot();  // for debug mode
 

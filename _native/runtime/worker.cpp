@@ -35,13 +35,13 @@ bool Worker::stop() {
 }
 
 void Worker::run_rest() {
-    std::unique_lock<std::mutex> lock(mutex_);
-    while (!jobs_.empty()) {
-        std::function<void()> job = std::move(jobs_.front());
-        jobs_.pop_front();
-        lock.unlock();
+    std::deque<std::function<void()>> jobs;
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        jobs.swap(jobs_);
+    }
+    for (const auto &job : jobs) {  // and not what they post: some of that waits for the thread
         job();
-        lock.lock();
     }
 }
 

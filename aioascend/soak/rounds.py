@@ -59,6 +59,7 @@ class Round:
 
     Attributes:
         heartbeat: Changes as long as something moves.
+        limits_lifted: How often a limit of the memory was lifted, perhaps under another lane that had set one.
         loops: Those of asyncio that take part.
         loss_seconds: How long after the loss of the device all lanes had ended.
     """
@@ -70,6 +71,7 @@ class Round:
         self.ledger = Ledger()
         self.injector = Injector(sim)
         self.heartbeat = 0
+        self.limits_lifted = 0
         self.loss_seconds = 0.0
         self._lost_at = 0.0
         self._was_reset = False

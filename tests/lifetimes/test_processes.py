@@ -99,6 +99,34 @@ def test_closing_and_resetting_while_a_call_of_the_library_does_not_return(funct
     )
 
 
+def test_a_reset_while_a_launch_does_not_return_and_more_waits_behind_it() -> None:
+    run_python(
+        """
+        async def main():
+            npu = await aa.open_device(0, flight_limit=2)
+            stream = await npu.create_stream()
+            buffer = npu.empty(4, "uint8")
+            await stream.memset(buffer, 1)
+            sim.hold(stream)
+            operations = [stream.memset(buffer, value) for value in range(5)]
+            calls = sim.calls("aclrtMemsetAsync")
+            sim.set_call_latency("aclrtMemsetAsync", 3600)
+            sim.release(stream)
+            while sim.calls("aclrtMemsetAsync") == calls:
+                await asyncio.sleep(0)
+            sim.set_call_latency("aclrtMemsetAsync", 0)
+            await npu.reset()
+            async with npu.create_stream() as stream:
+                await stream.memset(npu.empty(4, "uint8"), 1)
+            await npu.close()
+            print("done")
+
+        run(main())
+        """,
+        stdout="done\n",
+    )
+
+
 def test_exit_while_the_worker_is_in_a_launch_that_does_not_return() -> None:
     run_python(
         """

@@ -157,7 +157,9 @@ async def test_a_device_that_does_not_come_back_at_the_first_reset(sim: Simulato
         await model(x)
         sim.lose_device(1)
         for _ in range(2):
-            assert isinstance(await error_of(npu.reset()), aa.DeviceLostError)
+            error = await error_of(npu.reset())
+            assert isinstance(error, aa.DeviceLostError)
+            assert error.code == 507010  # and not that of a reset that was
             assert npu.health().state == "failed"
             assert isinstance(await error_of(model(x)), aa.DeviceLostError)
             with pytest.raises(aa.DeviceLostError):
