@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from aioascend._arguments import whole
 from aioascend._calls import Calls, ModelStatistics
 from aioascend._closing import Closing, Opening, coroutine_function
 from aioascend._instances import Instances, chain
+from aioascend._places import Places
 from aioascend._threads import run_blocking
 from aioascend._words import counted
 from aioascend.errors import RuntimeClosedError
@@ -70,7 +70,7 @@ class Model(_native.ModelCore, Closing):
 
     def _prepare(self) -> None:
         self._dynamic = "static"
-        self._learning = threading.Lock()
+        self._learning = Places(1)
         self._learned: dict[Shapes, list[int]] = {}  # input shapes -> bytes of each output
 
     @classmethod
@@ -177,9 +177,10 @@ class Model(_native.ModelCore, Closing):
     async def _call(
         self, arrays: Sequence[NDArray[Any]], output_bytes: Sequence[int], where: _debug.Stack | None
     ) -> list[NDArray[Any]]:
-        await self._calls.enter()
+        alone = await self._calls.enter()
         operations: list[Operation] = []
         try:
+            self._check_usable()
             instance = self._instances.pick()
             with _debug.called_at(where):
                 buffers = [self._input_buffer(index, array) for index, array in enumerate(arrays)]
@@ -187,7 +188,7 @@ class Model(_native.ModelCore, Closing):
                 hosts = [np.empty(size, "uint8") for size in output_bytes]
                 run = self._run(instance.core or self, buffers, outputs)
                 copies_in, copies_out = zip(buffers, arrays, strict=True), zip(hosts, outputs, strict=True)
-                instance.submit(operations, copies_in, run, copies_out, self._calls.alone)
+                instance.submit(operations, copies_in, run, copies_out, alone)
             await chain(operations)
         except BaseException:
             self._calls.leave_behind(operations)
@@ -218,11 +219,10 @@ class Model(_native.ModelCore, Closing):
         it allocate them (aclmdlExecute, in a worker thread) and remembers their sizes; later ones are submitted."""
         shapes: Shapes = tuple(array.shape for array in arrays)
         if shapes not in self._learned:
-            # A lock between threads, taken off the loop: other loops may call this model, too.
-            await run_blocking(self._learning.acquire, undo=lambda _: self._learning.release())
+            await self._learning.take()
             if shapes not in self._learned:
                 return await self._learn(shapes, arrays, where)
-            self._learning.release()
+            self._learning.give_back()
         return await self._call(arrays, self._learned[shapes], where)
 
     async def _learn(
@@ -263,7 +263,7 @@ class Model(_native.ModelCore, Closing):
 
     def _end_learning(self) -> None:
         self._release_runs()
-        self._learning.release()
+        self._learning.give_back()
 
     # --- device buffers ---
 
@@ -382,7 +382,7 @@ class Model(_native.ModelCore, Closing):
         if _native.forked():
             return
         try:
-            await self._calls.drained()
+            await self._calls.places.drained()
         finally:
             self._instances.refuse(self)
         await self._instances.close(self)

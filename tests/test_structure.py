@@ -23,7 +23,7 @@ LAYERS = [
     {"errors", "_trio", "_debug"},
     {"_native"},
     {"_arguments", "_threads", "_closing", "_backend", "tensors", "debug"},
-    {"_opened"},
+    {"_opened", "_places"},
     {"stream", "health", "_calls"},
     {"_instances"},
     {"model"},

@@ -45,7 +45,7 @@ void Stream::report_arrived(Marker *marker) {
 }
 
 // The device is past everything up to a position of this stream, so also past what the waits up to there were for: those
-// streams need no reports of their own. A wait for a record that was refused or failed says nothing of that.
+// streams need no reports of their own. A record that its own stream knows to have failed may never have been made.
 void Stream::retire_sources(uint64_t seq) {
     std::vector<std::pair<std::shared_ptr<Stream>, uint64_t>> sources;
     {
@@ -54,7 +54,9 @@ void Stream::retire_sources(uint64_t seq) {
             if (wait.seq > seq) {
                 break;
             }
-            if (!wait.source->failure_at(wait.source_seq)) {
+            const std::vector<Taint> &taints = wait.source->taints_;
+            if (std::none_of(taints.begin(), taints.end(),
+                             [&](const Taint &taint) { return taint.covers(wait.source_seq); })) {
                 sources.emplace_back(wait.source, wait.source_seq);
             }
         }
@@ -182,7 +184,9 @@ void Stream::start_failure(Ticket *ticket, uint64_t behind, aclError code, uint3
         failure->owner = ticket->owner;
         ticket->fail(failure, Outcome::Failed);
     }
-    add_taint(failure, from, Taint::kOpen);
+    // Whoever waits for a record that failed waits for nothing, and may go on before what is in front of it is done.
+    const bool record = ticket && ticket->kind == Kind::Record;
+    add_taint(failure, record ? from - 1 : from, Taint::kOpen);
     confirm_due_ = confirm_due_ || (issued && device_.can().sync_timeout && !foreign_);
 }
 

@@ -292,6 +292,13 @@ async def test_dynamic_shapes(npu: aa.Device, path: Any, sim: Simulator) -> None
         assert sim.calls("aclmdlExecute") == before  # known by now: submitted, not run in a thread
 
 
+async def test_more_first_calls_than_there_are_threads(npu: aa.Device, path: Any) -> None:
+    """Those that wait for the first one must not hold the threads that it needs."""
+    async with npu.load_model(path(SHAPES)) as model, anyio.create_task_group() as group:
+        for count in range(100):
+            group.start_soon(model, np.zeros((2, 1 + count % 3), "float32"))
+
+
 async def test_a_failed_run_raises_its_own_error(npu: aa.Device, path: Any, sim: Simulator) -> None:
     x = np.ones((2, 8), "float32")
     async with await npu.load_model(path(COPY)) as model:

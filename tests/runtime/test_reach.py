@@ -310,3 +310,45 @@ async def test_somebody_is_told_while_a_wait_is_being_submitted(
     fresh = other.memset(buffer, 2)
     sim.release(other)
     assert await error_of(fresh) is None
+
+
+async def test_a_report_covers_what_was_waited_for(
+    npu: aa.Device, stream: aa.Stream, other: aa.Stream, sim: Simulator
+) -> None:
+    async with npu.create_stream() as third:
+        buffer = npu.empty(1000)
+        for one in (stream, other, third):
+            await one.memset(buffer, 0)
+        before = sim.callbacks_launched
+        for _ in range(50):  # handed over to and fro
+            stream.memset(buffer, 1)
+            other.wait(stream.record())
+            other.memset(buffer, 2)
+            stream.wait(other.record())
+        third.wait(stream.record())
+        behind = stream.memset(buffer, 3)
+        await third
+        assert sim.callbacks_launched == before + 1
+        assert other.in_flight == 0
+        assert stream.in_flight <= 1  # what is behind the record is not known to be done
+        await behind
+
+
+async def test_a_wait_for_a_record_that_failed_proves_nothing(sim: Simulator, anyio_backend: object) -> None:
+    """Its stream may not be that far: the record was never made, and the library takes the event for done."""
+    async with aa.open_device(1, backend="sim", flight_limit=4) as small:
+        buffer = small.empty(1000)
+        async with small.create_stream() as stream, small.create_stream() as other:
+            await stream.memset(buffer, 0)
+            await other.memset(buffer, 0)
+            with sim.hold(stream):
+                held = [stream.memset(buffer, 1) for _ in range(4)]  # no more fit
+                sim.fail_call("aclrtRecordEvent", code=507899)
+                other.wait(stream.record())
+                behind = other.memset(buffer, 2)
+                sim.step(stream, 3)  # two, and the report that lets the record be issued
+                with pytest.raises(aa.DependencyError):
+                    await behind
+                assert stream.in_flight >= 2
+                assert not held[-1].done()
+            await held[-1]
