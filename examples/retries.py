@@ -45,7 +45,7 @@ class Client:
     @stamina.retry(on=again, attempts=4, wait_initial=0.02, wait_max=0.1)
     async def __call__(self, x: np.ndarray) -> np.ndarray:
         self.attempts += 1
-        with anyio.fail_after(1):  # of each attempt
+        with anyio.fail_after(0.5):  # of each attempt
             return np.asarray(await self.model(x))
 
 
