@@ -72,7 +72,7 @@ async def outlives_a_hang(client: Client, sim: Simulator) -> bool:
     """The device stands still until the first attempt has been given up; what it was given is not called back."""
     held = sim.hold(client.model.stream)
 
-    def go_on(_: RetryDetails) -> None:
+    def go_on(details: RetryDetails) -> None:
         sim.release(client.model.stream)
 
     set_on_retry_hooks([tell, go_on])
