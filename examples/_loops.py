@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the examples share: a choice of event loops, the exit status, and a gather that works on each of them."""
+"""What the examples share: a choice of event loops, the exit status, a gather for each of them, models of packages."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import argparse
 import functools
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TypeVar
 
 import anyio
@@ -50,3 +52,12 @@ async def together(work: Callable[[Item], Awaitable[Result]], items: Iterable[It
         for index, item in enumerate(items):
             tasks.start_soon(keep, index, item)
     return [results[index] for index in sorted(results)]
+
+
+def package_file(package: str, name: str) -> Path:
+    """A file inside an installed package, which is not imported. docs/examples.md says how to install those."""
+    spec = find_spec(package)
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        if (path := Path(folder, name)).is_file():
+            return path
+    sys.exit(f"This needs {name} of the package {package}; docs/examples.md says how to install it.")

@@ -62,8 +62,11 @@ class Services:
 
 
 async def run_services(npu: aa.Device, share: float) -> Services:
-    model = await npu.load_model(MODEL, name="look")
-    async with aa.Scheduler([model], in_flight=4, kinds={"archive": share, "camera": 1.0}) as scheduler:
+    shares = {"archive": share, "camera": 1.0}
+    async with (
+        npu.load_model(MODEL, name="look") as model,
+        aa.Scheduler([model], in_flight=4, kinds=shares) as scheduler,
+    ):
         services = Services(scheduler)
         await services.work()
     return services

@@ -26,8 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import aioascend as aa
-from _loops import run, together
-from aioascend.demo.files import package_file
+from _loops import package_file, run, together
 
 FOLDER = "models/standard_v3_3"
 BLOCK, HALF, NOTHING = 4096, 1024, 256  # bytes that are looked at on either end, tokens of each, the token for none

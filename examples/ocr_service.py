@@ -13,7 +13,7 @@ The models are those of `aioascend demo` (docs/demo.md), the pages are rendered 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 import anyio.to_thread
@@ -49,8 +49,7 @@ class Reader:
     async def find(self, work: Work) -> Work:
         assert work.prepared is not None
         likely = await self.detector(work.prepared.tensor)
-        boxes = await anyio.to_thread.run_sync(detect.find_boxes, likely, work.prepared.scale)
-        work.crops = [lines.cut_out(work.page.image, box) for box in boxes]
+        work.crops = await anyio.to_thread.run_sync(cut_lines, work.page, likely, work.prepared.scale)
         return work
 
     async def read(self, work: Work) -> Work:
@@ -65,9 +64,16 @@ class Reader:
         return text if score >= lines.SURE_OF_TEXT else ""
 
 
-def inbox(count: int) -> Iterator[Page]:
-    """What there is to read; a service would take it from a queue or a socket."""
-    yield from rendered_pages(count, seed=7)
+def cut_lines(page: Page, likely: detect.FloatArray, scale: float) -> list[PixelArray]:
+    """The images of the lines; ordinary code, which takes a while."""
+    return [lines.cut_out(page.image, box) for box in detect.find_boxes(likely, scale)]
+
+
+async def inbox(count: int) -> AsyncIterator[Page]:
+    """What there is to read, printed page by page; a service would take it from a queue or a socket."""
+    printer = rendered_pages(count, seed=7)
+    while (page := await anyio.to_thread.run_sync(next, printer, None)) is not None:
+        yield page
 
 
 async def main(pages: int) -> bool:

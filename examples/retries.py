@@ -45,7 +45,7 @@ class Client:
     @stamina.retry(on=again, attempts=4, wait_initial=0.02, wait_max=0.1)
     async def __call__(self, x: np.ndarray) -> np.ndarray:
         self.attempts += 1
-        with anyio.fail_after(1):  # of each attempt
+        with anyio.fail_after(0.5):  # of each attempt
             return np.asarray(await self.model(x))
 
 
@@ -72,7 +72,7 @@ async def outlives_a_hang(client: Client, sim: Simulator) -> bool:
     """The device stands still until the first attempt has been given up; what it was given is not called back."""
     held = sim.hold(client.model.stream)
 
-    def go_on(_: RetryDetails) -> None:
+    def go_on(details: RetryDetails) -> None:
         sim.release(client.model.stream)
 
     set_on_retry_hooks([tell, go_on])

@@ -23,8 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import aioascend as aa
-from _loops import run, together
-from aioascend.demo.files import package_file
+from _loops import package_file, run, together
 
 RATE, CHUNK, BEFORE = 16_000, 512, 64  # a run takes the last 64 samples of the chunk before as well
 LONGEST = 3 * RATE
@@ -58,7 +57,7 @@ def voice(seconds: float, pitch: float) -> Samples:
         gain = sum(1 / (1 + ((harmonic * tone - formant) / 90) ** 2) for formant in formants)
         wave += gain * np.sin(harmonic * phase) / harmonic**0.5
     wave *= 0.55 + 0.45 * np.sin(25 * t)
-    return (0.3 * wave / np.abs(wave).max()).astype(np.float32)
+    return np.asarray(0.3 * wave / np.abs(wave).max(), np.float32)
 
 
 def recording(spoken: list[tuple[float, float]], pitch: float) -> Samples:

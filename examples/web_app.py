@@ -112,7 +112,7 @@ async def main() -> bool:
     async with sensor, anyio.create_task_group() as sensors:
         sensors.start_soon(sensor.serve, sense)
         with socket.create_server(("127.0.0.1", 0)) as listening:
-            server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
+            server = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="none"))
             async with anyio.create_task_group() as servers:
                 servers.start_soon(server.serve, [listening])
                 right = await visit(app, f"http://127.0.0.1:{listening.getsockname()[1]}")
