@@ -39,11 +39,6 @@ bool Stream::closed() {
     return closed_;
 }
 
-bool Stream::given_up() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    return abandoned_;
-}
-
 // With mutex_ held.
 void Stream::give_up(const std::shared_ptr<Failure> &failure, Outcome outcome) {
     abandoned_ = true;
