@@ -12,7 +12,18 @@ from aioascend.bench.settings import Settings
 
 __all__ = ["NAMES", "Scenario", "scenario"]
 
-NAMES = ("single", "gather", "chains", "health", "in-flight", "fairness", "busy-thread", "overlap", "figures")
+NAMES = (
+    "single",
+    "gather",
+    "chains",
+    "health",
+    "in-flight",
+    "fairness",
+    "busy-thread",
+    "overlap",
+    "model-service",
+    "figures",
+)
 
 
 class Scenario(Protocol):

@@ -29,7 +29,7 @@ from aioascend.bench.settings import Settings, UnavailableError
 from aioascend.testing import Simulator, TaskRecord
 
 WITHOUT_GOAL = {"single", "fairness"}
-NEEDS_SIMULATOR = {"health", "in-flight", "fairness", "overlap", "figures"}
+NEEDS_SIMULATOR = {"health", "in-flight", "fairness", "overlap", "model-service", "figures"}
 
 
 def check(rows: list[Row], name: str, rounds: int) -> None:
