@@ -3,8 +3,8 @@
 
 64 coroutines call one model, which was loaded once. The profile gives the copy in, the run and the copy out the same
 time, and the device has one unit for each. The bound and the figure are those of `aioascend.bench.overlap`: calls x
-time of a stage / (last end - first start), on the simulator's timeline and in real time. Beside that stands what comes of
-it when only one call is on the device at a time.
+time of a stage / (last end - first start), on the simulator's timeline and in real time. Beside that stands what one
+call at a time reaches.
 """
 
 from __future__ import annotations
