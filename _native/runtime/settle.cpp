@@ -45,7 +45,7 @@ void Stream::report_arrived(Marker *marker) {
 }
 
 // The device is past everything up to a position of this stream, so also past what the waits up to there were for: those
-// streams need no reports of their own. A record that its own stream knows to have failed may never have been made.
+// streams need no reports of their own. A record that a failure of its own stream reaches may never have been made.
 void Stream::retire_sources(uint64_t seq) {
     std::vector<std::pair<std::shared_ptr<Stream>, uint64_t>> sources;
     {
@@ -184,9 +184,9 @@ void Stream::start_failure(Ticket *ticket, uint64_t behind, aclError code, uint3
         failure->owner = ticket->owner;
         ticket->fail(failure, Outcome::Failed);
     }
-    // Whoever waits for a record that failed waits for nothing, and may go on before what is in front of it is done.
-    const bool record = ticket && ticket->kind == Kind::Record;
-    add_taint(failure, record ? from - 1 : from, Taint::kOpen);
+    // Whoever waits for a record that was not started waits for nothing, and goes on before it might.
+    const bool never_made = ticket && ticket->kind == Kind::Record && !issued;
+    add_taint(failure, never_made ? from - 1 : from, Taint::kOpen);
     confirm_due_ = confirm_due_ || (issued && device_.can().sync_timeout && !foreign_);
 }
 

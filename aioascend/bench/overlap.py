@@ -39,7 +39,7 @@ from aioascend.bench.staged import (
 )
 from aioascend.testing import unit_overlap
 
-__all__ = ["NAME", "Stages", "goal", "run"]
+__all__ = ["MIDDLE", "NAME", "OURS", "SHORT", "Stages", "goal", "row_of", "run"]
 
 NAME = "overlap"
 OURS = "aioascend"
@@ -93,6 +93,7 @@ SLOW_RUN, SLOW_COPY = Stages(1000, 3000, 1000), Stages(2000, 1000, 1000)
 
 # So many that filling and emptying costs 0.4 to 2 %.
 REQUESTS = {SHORT: 500, MIDDLE: 200, LONG: 100, SLOW_RUN: 100, SLOW_COPY: 100}
+_JUDGED = ("of_bound", "best", "lost_us_per_request")
 _SHORT_ENOUGH = 1000  # us: where it takes longer, the host hardly matters
 
 
@@ -103,7 +104,7 @@ def run(settings: Settings) -> list[Row]:
         UnavailableError: the library in use is not the simulator.
     """
     cases = [case for stages in REQUESTS for case in _cases(settings, stages)]
-    return [_row(case, samples) for case, samples in measure(NAME, cases, settings)]
+    return [row_of(NAME, case, samples) for case, samples in measure(NAME, cases, settings)]
 
 
 def _cases(settings: Settings, stages: Stages) -> list[Case]:
@@ -159,11 +160,12 @@ def _case(settings: Settings, stages: Stages, loop: str, count: int, per_stream:
     return Case(name, loop, {"stages_us": str(stages)}, lambda: run_on(loop, main))
 
 
-def _row(case: Case, samples: Sequence[Sample]) -> Row:
+def row_of(scenario: str, case: Case, samples: Sequence[Sample]) -> Row:
+    """The row of a share of the bound; what else the samples tell stands in its counters."""
     median, spread = median_and_spread([sample.figures["of_bound"] for sample in samples])
     figures = samples[0].figures
     return Row(
-        scenario=NAME,
+        scenario=scenario,
         contender=case.contender,
         loop=case.loop,
         parameters=case.parameters,
@@ -174,7 +176,7 @@ def _row(case: Case, samples: Sequence[Sample]) -> Row:
         ratios={"best": figures["best"]},
         counters={
             "lost_us_per_request": median_and_spread([one.figures["lost_us_per_request"] for one in samples])[0],
-            **{name: figures[name] for name in ("streams", "requests_per_stream", "models")},
+            **{name: value for name, value in figures.items() if name not in _JUDGED},
         },
     )
 

@@ -26,6 +26,7 @@ NAMES = (
     "pipeline",
     "pool-size",
     "batcher",
+    "model-service",
 )
 
 

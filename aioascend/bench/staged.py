@@ -24,6 +24,7 @@ __all__ = [
     "make_requests",
     "overlapping",
     "sequential",
+    "serving",
     "warm_up",
 ]
 
@@ -75,6 +76,17 @@ async def overlapping(
             await stream.memcpy(request.result, y)
 
     await asyncio.gather(*(serve(stream, model) for _ in range(per_stream) for stream, model in lanes))
+
+
+async def serving(model: aa.Model, requests: Iterable[Request], coroutines: int) -> None:
+    """So many coroutines call the model, each with one request after the other."""
+    waiting = iter(requests)
+
+    async def client() -> None:
+        for request in waiting:
+            request.result[:] = await model(request.source)
+
+    await asyncio.gather(*(client() for _ in range(coroutines)))
 
 
 async def warm_up(npu: aa.Device, lanes: Sequence[tuple[aa.Stream, aa.Model]]) -> None:
