@@ -322,6 +322,7 @@ aclError Stream::destroy() {
     }
     const AclApi &api = device_.api();
     ContextGuard guard(api, device_.context());
+    bool abandoned;
     {
         std::unique_lock<std::mutex> lock(mutex_);
         closed_ = true;
@@ -335,6 +336,7 @@ aclError Stream::destroy() {
             return 0;
         }
         destroyed_ = true;
+        abandoned = abandoned_;
     }
     if (device_.handles_gone()) {
         device_.forget(*this);
@@ -342,17 +344,17 @@ aclError Stream::destroy() {
     }
     const aclrtStream mine = own_handle();
     aclError code = 0;
-    if (mine != nullptr && abandoned_ && !device_.can().stream_force_destroy) {
+    if (mine != nullptr && abandoned && !device_.can().stream_force_destroy) {
         device_.keep_orphan(*this);  // to destroy it would mean to wait for it
     } else if (mine != nullptr) {
         device_.reports().unsubscribe(mine);
-        code = abandoned_ ? api.aclrtDestroyStreamForce(mine) : api.aclrtDestroyStream(mine);
+        code = abandoned ? api.aclrtDestroyStreamForce(mine) : api.aclrtDestroyStream(mine);
         if (code != 0) {
             suspect();
-            if (abandoned_ && device_.fault() == 0) {
+            if (abandoned && device_.fault() == 0) {
                 device_.keep_orphan(*this);  // a chip that lacks it says so only now
             }
-            code = abandoned_ || device_.fault() != 0 ? 0 : code;  // or it went with the device
+            code = abandoned || device_.fault() != 0 ? 0 : code;  // or it went with the device
         }
     }
     for (Marker *marker : spare_markers_) {
