@@ -147,7 +147,9 @@ void Stream::start_failure(Ticket *ticket, uint64_t behind, aclError code, uint3
         failure->owner = ticket->owner;
         ticket->fail(failure, Outcome::Failed);
     }
-    add_taint(failure, from, Taint::kOpen);
+    // Whoever waits for a record that was not started waits for nothing, and goes on before it might.
+    const bool never_made = ticket && ticket->kind == Kind::Record && !issued;
+    add_taint(failure, never_made ? from - 1 : from, Taint::kOpen);
     confirm_due_ = confirm_due_ || (issued && device_.can().sync_timeout && !foreign_);
 }
 

@@ -310,3 +310,23 @@ async def test_somebody_is_told_while_a_wait_is_being_submitted(
     fresh = other.memset(buffer, 2)
     sim.release(other)
     assert await error_of(fresh) is None
+
+
+async def test_a_wait_for_a_record_that_failed_proves_nothing(sim: Simulator, anyio_backend: object) -> None:
+    """Its stream may not be that far: the record was never made, and the library takes the event for done."""
+    async with aa.open_device(1, backend="sim", flight_limit=4) as small:
+        buffer = small.empty(1000)
+        async with small.create_stream() as stream, small.create_stream() as other:
+            await stream.memset(buffer, 0)
+            await other.memset(buffer, 0)
+            with sim.hold(stream):
+                held = [stream.memset(buffer, 1) for _ in range(4)]  # no more fit
+                sim.fail_call("aclrtRecordEvent", code=507899)
+                other.wait(stream.record())
+                behind = other.memset(buffer, 2)
+                sim.step(stream, 3)  # two, and the report that lets the record be issued
+                with pytest.raises(aa.DependencyError):
+                    await behind
+                assert stream.in_flight >= 2
+                assert not held[-1].done()
+            await held[-1]
