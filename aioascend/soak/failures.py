@@ -174,5 +174,6 @@ def _follow(failure: Failure, link: Link) -> None:
         if link.tick < failure.latest and (source in failure.possible or source in failure.possible_from_tick):
             failure.possible_from_tick.setdefault(target, link.tick)
         return
-    if failure.may_reach(record):
+    itself = failure.session is record.session and failure.seq == record.seq  # it was never recorded
+    if itself or failure.may_reach(record):
         failure.possible[target] = min(failure.possible.get(target, NEVER), wait.seq - 1)
