@@ -225,12 +225,9 @@ aclError Device::reset_by_force() {
     return code;
 }
 
-// With the primary_context_mutex. For all in this process who have it open, what is left of an earlier opening included;
-// before threads are joined, for one of them may be stuck in a call that only this ends.
+// With the primary_context_mutex, where the library can. For all in this process who have it open, what is left of an
+// earlier opening included; before threads are joined, for one of them may be stuck in a call that only this ends.
 aclError Device::force() {
-    if (!can().device_force_reset) {
-        return ACL_ERROR_RT_FEATURE_NOT_SUPPORT;
-    }
     take_devices_away(library_, index_);
     const aclError code = api().aclrtResetDeviceForce(index_);
     if (code != 0 && code != ACL_ERROR_RT_CONTEXT_RELEASE_ERROR) {  // that one: somebody has done it already

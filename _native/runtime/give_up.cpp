@@ -10,8 +10,6 @@
 namespace aioascend {
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(5);  // with a launch, when its stream is aborted
-
 // Somebody has destroyed the stream under us: that concerns no other.
 bool of_stream(aclError code) {
     return code == ACL_ERROR_RT_INVALID_HANDLE || code == ACL_ERROR_RT_STREAM_CONTEXT;

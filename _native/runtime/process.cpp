@@ -18,7 +18,7 @@ namespace aioascend {
 namespace {
 
 // A call of the library that takes longer is left alone: the process must end, whatever the driver does.
-constexpr auto kPatience = std::chrono::seconds(2);
+constexpr auto kPatienceAtExit = std::chrono::seconds(2);
 
 std::atomic<bool> g_forked{false};
 std::atomic<bool> g_shutting_down{false};
@@ -121,7 +121,7 @@ void shut_down() {
         std::lock_guard<std::mutex> lock(registry().mutex);
         open = registry().devices;
     }
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    const auto deadline = std::chrono::steady_clock::now() + kPatienceAtExit;
     for (Device *device : open) {
         device->wake_waiters(deadline);
         device->reports().leave(deadline);

@@ -17,7 +17,6 @@ constexpr int32_t kReportWaitMs = 100;
 constexpr int64_t kSweepEveryNs = 100 * int64_t(1000000);
 constexpr auto kBackOff = std::chrono::milliseconds(20);
 constexpr int32_t kEventWaitMs = 2;
-constexpr auto kPatience = std::chrono::seconds(5);  // with a call of the library, when the thread has to end
 
 // A loop takes about a microsecond for each operation that it is given, so what is reported meanwhile is not urgent, and
 // gathering it costs less than being woken up for it, time and again.

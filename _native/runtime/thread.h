@@ -15,6 +15,9 @@
 
 namespace aioascend {
 
+// How long calls of the library are waited for, by who cannot go on while one is under way.
+constexpr auto kPatience = std::chrono::seconds(5);
+
 class Thread {
 public:
     void start(const char *name, std::function<void()> body) {

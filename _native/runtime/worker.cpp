@@ -8,7 +8,6 @@
 namespace aioascend {
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(5);  // with a call of the library, when the thread has to end
 constexpr auto kSweepAfter = std::chrono::seconds(1);  // when the report thread has not done so, which is its task
 
 }  // namespace

@@ -24,6 +24,11 @@ LOOPS = {
     "trio": "import trio; run = trio.run",
 }
 
+# For a program, given as `before`.
+MODEL = r"""
+MODEL = b'[[inputs]]\nname = "x"\nshape = [4]\n[[outputs]]\nname = "y"\nshape = [4]\nfill = "copy"\n'
+"""
+
 
 def run_python(
     code: str, *, before: str = "", loop: str = "asyncio", returncode: int = 0, stdout: str = "", stderr: str = ""
