@@ -7,3 +7,4 @@ from runtime.conftest import npu as npu
 from runtime.conftest import pytest_collection_modifyitems as pytest_collection_modifyitems
 from runtime.conftest import pytest_configure as pytest_configure
 from runtime.conftest import sim as sim
+from runtime.conftest import stream as stream

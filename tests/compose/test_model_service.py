@@ -108,12 +108,11 @@ async def test_a11_one_model_id_never_runs_twice_at_once(
     instances: int, npu: aa.Device, sim: Simulator, tmp_path: Path
 ) -> None:
     set_stages(sim, tmp_path, runs=4)
-    async with npu.load_model(COPY, instances=instances) as model:
+    async with npu.load_model(COPY, instances=instances, concurrency=50) as model:
         assert len(model.streams) == instances
         assert model.stream is model.streams[0]
-        with sim.virtual_time():
-            await calls_at_once(model, 50)
-    runs = of_kind(sim.timeline(), "execute")
+        records = await held_batch(npu, model, sim, 50)
+    runs = of_kind(records, "execute")
     assert len(runs) == 50
     at_once = max(sum(one.start_ns <= run.start_ns < one.end_ns for one in runs) for run in runs)
     assert at_once == 1 if instances == 1 else 2 <= at_once <= instances

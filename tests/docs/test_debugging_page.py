@@ -47,7 +47,7 @@ def test_what_leaks_is_shown_as_it_is_printed(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     printed = done.stderr.replace(f"{tmp_path}/", "")
-    printed = re.sub(r"^\S*/aioascend/_closing\.py:\d+", ".../aioascend/_closing.py:67", printed)
+    printed = re.sub(r"^\S*/aioascend/_closing\.py:\d+", ".../aioascend/_closing.py:68", printed)
     section = PAGE.read_text(encoding="utf-8").split("## What leaks")[1].split("\n## ")[0]
     shown = re.findall(r"^```\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
     assert len(shown) == 2
