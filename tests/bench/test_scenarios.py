@@ -29,7 +29,18 @@ from aioascend.bench.settings import Settings, UnavailableError
 from aioascend.testing import Simulator, TaskRecord
 
 WITHOUT_GOAL = {"single", "fairness"}
-NEEDS_SIMULATOR = {"batcher", "fairness", "figures", "health", "in-flight", "model-service", "overlap", "pipeline", "pool-size", "scheduler"}
+NEEDS_SIMULATOR = {
+    "batcher",
+    "fairness",
+    "figures",
+    "health",
+    "in-flight",
+    "model-service",
+    "overlap",
+    "pipeline",
+    "pool-size",
+    "scheduler",
+}
 
 
 def check(rows: list[Row], name: str, rounds: int) -> None:
