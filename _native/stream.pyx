@@ -24,12 +24,9 @@ cdef class StreamCore:
     @property
     def closed(self) -> bool:
         """Whether it takes no more operations."""
-        cdef bint closed = self.is_closed or (self.stream.get() is not NULL and self.core.device.ended())
-        if closed or self.stream.get() is NULL or rt.forked():  # whose locks may have stayed with the parent
-            return closed
-        with nogil:
-            closed = self.stream.get().closed()  # when it was given up, for one
-        return closed
+        if self.is_closed or self.stream.get() is NULL:
+            return self.is_closed
+        return self.core.device.ended() or self.stream.get().closed()  # the latter when it was given up, for one
 
     @property
     def handle(self) -> int:

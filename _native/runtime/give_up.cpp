@@ -32,11 +32,6 @@ void Stream::abandon(const std::shared_ptr<Failure> &failure, Outcome outcome) {
     discard(failure, outcome, false);
 }
 
-bool Stream::closed() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    return closed_;
-}
-
 // With mutex_ held.
 void Stream::give_up(const std::shared_ptr<Failure> &failure, Outcome outcome) {
     abandoned_ = true;

@@ -100,6 +100,18 @@ void Stream::add_taint(const std::shared_ptr<Failure> &failure, uint64_t from, u
     note_open_taints();
 }
 
+// It was not made: nothing comes over it, and that the device is past it tells nothing of its source.
+void Stream::drop_wait(Ticket &ticket) {
+    if (!ticket.extra || !ticket.extra->source) {
+        return;
+    }
+    std::lock_guard<std::mutex> failures(device_.failure_mutex);
+    ticket.extra->source.reset();
+    waits_.erase(std::remove_if(waits_.begin(), waits_.end(),
+                                [&](const PendingWait &wait) { return wait.seq == ticket.seq; }),
+                 waits_.end());
+}
+
 // The wait at seq has been settled: what reaches the record it waited for goes on here.
 void Stream::take_failures(uint64_t seq, Stream &source, uint64_t source_seq) {
     if (!device_.has_failed) {

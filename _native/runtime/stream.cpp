@@ -68,12 +68,7 @@ int Stream::submit(Ticket &ticket, const Command &command) {
             code = issue(command, ticket.last_task);
         }
         if (code != 0) {
-            {
-                std::lock_guard<std::mutex> failures(device_.failure_mutex);
-                if (!waits_.empty() && waits_.back().seq == ticket.seq) {
-                    waits_.pop_back();
-                }
-            }
+            drop_wait(ticket);
             suspect();
             return device_.fault() != 0 ? int(kOutOfService) : code;
         }
@@ -273,6 +268,9 @@ void Stream::issue_queued() {
                     start_failure(&ticket, 0, code, 0, false);
                 }
             }
+        }
+        if (ticket.outcome != Outcome::Ok) {
+            drop_wait(ticket);
         }
         queue_.pop_front();
         accept(ticket);

@@ -92,7 +92,7 @@ public:
     uint64_t last_seq() const { return last_seq_.load(std::memory_order_acquire); }
     size_t in_flight() const { return in_flight_.load(std::memory_order_relaxed); }
     size_t queued();
-    bool closed();    // takes no more
+    bool closed() const { return closed_.load(std::memory_order_acquire); }  // takes no more
     bool idle();      // nothing of it is on its way
     bool destroyed();
     bool given_up();  // its operations are resolved, its work may go on
@@ -140,6 +140,7 @@ private:
     aclError launch_marker();
     aclError launch_marker_on_waiter(Marker &marker);
     void settle(Ticket &ticket);
+    void drop_wait(Ticket &ticket);
     void retire_locked(uint64_t seq);
     void retire_upto(uint64_t seq);
     void retire_sources(uint64_t seq);
@@ -201,7 +202,7 @@ private:
     uint64_t marker_seq_ = 0;   // the newest report asked for covers up to here
     uint64_t wanted_seq_ = 0;   // somebody waits for this one
     uint32_t retired_task_ = UINT32_MAX;  // task ids start at 0
-    bool closed_ = false;
+    std::atomic<bool> closed_{false};  // written under mutex_
     bool destroyed_ = false;
     bool destroy_due_ = false;
     size_t finishing_ = 0;      // retired, on their way through the worker

@@ -113,17 +113,20 @@ async def _no_memory(lane: Lane, errand: Errand) -> None:
     lane.round.injector.injected["no memory"] += 1
     lane.ledger.memory_ran_out = True
     sim.limit_memory(NO_MEMORY)
-    lifted = lane.round.limits_lifted
+    lane.round.limiting += 1
+    refused = False
     try:
         home = lane.homes[errand.stream]
         buffer = lane.npu.empty(64 << 20, "uint8")
         submission = home.submit("memset", buffer.nbytes, lambda: home.stream.memset(buffer, 1))
         if submission is not None:
             await take(lane, submission)
-            if submission.outcomes == [None] and lane.round.limits_lifted == lifted:
+            refused = any(isinstance(outcome, aa.OutOfMemoryError) for outcome in submission.outcomes)
+            if submission.outcomes == [None] and not lane.round.limit_undercut:
                 lane.ledger.problem(f"lane {lane.index}: memory for 64 MiB came out of {NO_MEMORY} bytes")
     finally:
-        lane.round.limits_lifted += 1  # first, for others who are about to judge
+        lane.round.limiting -= 1
+        lane.round.limit_undercut |= lane.round.limiting > 0 or not refused  # first, for others who are about to judge
         sim.limit_memory(None)
 
 

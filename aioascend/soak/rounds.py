@@ -59,7 +59,9 @@ class Round:
 
     Attributes:
         heartbeat: Changes as long as something moves.
-        limits_lifted: How often a limit of the memory was lifted, perhaps under another lane that had set one.
+        limiting: How many lanes have the memory limited.
+        limit_undercut: Whether memory may have been found in spite of that, and be in a pool from then on: one of
+            several lanes has lifted the limit, or an operation that found none was not waited for.
         loops: Those of asyncio that take part.
         loss_seconds: How long after the loss of the device all lanes had ended.
     """
@@ -71,7 +73,8 @@ class Round:
         self.ledger = Ledger()
         self.injector = Injector(sim)
         self.heartbeat = 0
-        self.limits_lifted = 0
+        self.limiting = 0
+        self.limit_undercut = False
         self.loss_seconds = 0.0
         self._lost_at = 0.0
         self._was_reset = False

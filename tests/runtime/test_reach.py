@@ -334,6 +334,28 @@ async def test_a_report_covers_what_was_waited_for(
         await behind
 
 
+async def test_a_wait_that_failed_proves_nothing(sim: Simulator, anyio_backend: object) -> None:
+    """What is behind it went on without it, while its source may not be that far."""
+    async with aa.open_device(1, backend="sim", flight_limit=4) as small:
+        buffer = small.empty(1000)
+        async with small.create_stream() as stream, small.create_stream() as other:
+            await stream.memset(buffer, 0)
+            await other.memset(buffer, 0)
+            with sim.hold(stream), sim.hold(other):
+                held = stream.memset(buffer, 1)
+                for _ in range(4):  # no more fit
+                    other.memset(buffer, 2)
+                sim.fail_call("aclrtStreamWaitEvent", code=507899)
+                other.wait(stream.record())
+                behind = other.memset(buffer, 3)
+                sim.release(other)
+                with pytest.raises(aa.DependencyError):
+                    await behind
+                assert stream.in_flight == 2
+                assert not held.done()
+            await held
+
+
 async def test_a_wait_for_a_record_that_failed_proves_nothing(sim: Simulator, anyio_backend: object) -> None:
     """Its stream may not be that far: the record was never made, and the library takes the event for done."""
     async with aa.open_device(1, backend="sim", flight_limit=4) as small:
