@@ -28,13 +28,13 @@ def whole(name: str, value: object, least: int, most: int, what: str) -> int:
     return number
 
 
-def seconds(name: str, value: object, most: float) -> float:
-    """A duration above 0; a `TypeError` or `ValueError` that says so otherwise. NaN is none."""
-    problem = f"{name} must be a number of seconds above 0 and below {most:g}, not {value!r}"
+def seconds(name: str, value: object, most: float = 1e9, *, zero: bool = False) -> float:
+    """A duration above 0, or with `zero` from 0; a `TypeError` or `ValueError` that says so otherwise. NaN is none."""
+    problem = f"{name} must be a number of seconds {'from' if zero else 'above'} 0 and below {most:g}, not {value!r}"
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
         raise TypeError(problem)
     number: Any = value  # compared as it is: not every integer can be made a float
-    if not 0 < number < most:
+    if not 0 <= number < most or (number == 0 and not zero):
         raise ValueError(problem)
     return float(number)
 

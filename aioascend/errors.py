@@ -9,6 +9,7 @@ codes in them are listed in docs/errors-table.md. Failures of aioascend's own ar
 
 from __future__ import annotations
 
+import copy
 import re
 from typing import Any
 
@@ -354,6 +355,19 @@ def error_from_code(
         raise ValueError(f"code 0 means success, not an error of {where or 'an ACL call'}; check it first")
     cls = _FAMILIES.get(_entry(code).family, AclError)
     return cls(code, where, detail, device=device, stream=stream)
+
+
+def fresh(error: Exception) -> Exception:
+    """The same error for one more who is told of it: without the frames that it has come through, and without what
+    others make of it; itself if it cannot be copied."""
+    try:
+        told = copy.copy(error)
+    except Exception:
+        return error
+    told.__cause__ = error.__cause__
+    if notes := error.__dict__.get("__notes__"):
+        told.__dict__["__notes__"] = list(notes)
+    return told
 
 
 def is_transient(error: BaseException) -> bool:

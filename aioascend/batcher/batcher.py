@@ -41,8 +41,6 @@ else:
 
 __all__ = ["Batcher"]
 
-_LONGEST = 1e9
-
 
 class Batcher(Generic[T, R]):
     """Runs requests that come close together as one batch.
@@ -132,10 +130,10 @@ class Batcher(Generic[T, R]):
         self._engine = Engine(
             self._target,
             max_batch=most,
-            max_delay=0.0 if max_delay == 0 else seconds("max_delay", max_delay, _LONGEST),
+            max_delay=0.0 if max_delay == 0 else seconds("max_delay", max_delay),
             limit=whole("queue_limit", queue_limit, 1, MOST, "a number of requests"),
             rejects=overflow == "reject",
-            ageing=seconds("ageing", ageing, _LONGEST),
+            ageing=seconds("ageing", ageing),
             isolate=bool(isolate),
         )
         self._thread: int | None = None  # whose event loop it belongs to
@@ -173,7 +171,7 @@ class Batcher(Generic[T, R]):
         self._check_usable()
         priority = whole("priority", priority, -MOST, MOST, "a priority")
         if timeout is not None:
-            timeout = seconds("timeout", timeout, _LONGEST)
+            timeout = seconds("timeout", timeout)
         item, bucket = self._target.admit(inputs, named)
         result: R = await self._engine.submit(item, bucket, priority, timeout)
         return result

@@ -6,7 +6,9 @@ from __future__ import annotations
 import importlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +47,16 @@ async def _async_batcher(model: aa.Model) -> AsyncIterator[Ask]:
     await batcher.stop(force=True)
 
 
+@asynccontextmanager
+async def _ray_serve(model: aa.Model) -> AsyncIterator[Ask]:
+    serve: Any = importlib.import_module("ray.serve")
+    # Outside of a deployment the decorator works but for this: it warns of deployments that let in too few requests.
+    deployment = SimpleNamespace(_deployment_config=SimpleNamespace(max_ongoing_requests=2 * MAX_BATCH))
+    with mock.patch.object(serve, "get_replica_context", lambda: deployment):
+        batch = serve.batch(max_batch_size=MAX_BATCH, batch_wait_timeout_s=MAX_DELAY, max_concurrent_batches=2)
+        yield batch(_many(model))
+
+
 def _many(model: aa.Model) -> Callable[[list[Any]], Awaitable[list[Any]]]:
     async def run(batch: list[Any]) -> list[Any]:
         return list(await model(np.stack(batch)))
@@ -56,6 +68,7 @@ BATCHERS: dict[str, Callable[[aa.Model], AbstractAsyncContextManager[Ask]]] = {
     "aioascend": _ours,
     "batched": _batched,
     "async-batcher": _async_batcher,
+    "ray-serve": _ray_serve,
 }
 
 
@@ -64,7 +77,7 @@ def is_there(name: str) -> bool:
     if name == "aioascend":
         return True
     try:
-        importlib.import_module(name.replace("-", "_"))
+        importlib.import_module(name.replace("ray-", "ray.").replace("-", "_"))
     except ModuleNotFoundError:
         return False
     return True

@@ -14,7 +14,8 @@ import anyio
 import anyio.from_thread
 import anyio.lowlevel
 
-from aioascend._arguments import seconds, whole
+from aioascend._arguments import whole
+from aioascend._deadlines import checkpoint_if_late, limit_of
 from aioascend.errors import DeadlineError, QueueFullError, RuntimeClosedError
 from aioascend.infer_queue.requests import Request, Requests, Results
 from aioascend.infer_queue.statistics import InferQueueStatistics
@@ -97,8 +98,7 @@ class InferQueue(Generic[T, R]):
 
     async def _submit(self, value: T, timeout: float | None) -> Request:  # noqa: ASYNC109 - of the request
         request = self._new(value, timeout)
-        while anyio.current_effective_deadline() <= anyio.current_time():
-            await anyio.lowlevel.checkpoint()  # raises that the caller is cancelled
+        await checkpoint_if_late()
         self._requests.take_in(request)
         try:
             while request.state == "door":
@@ -139,7 +139,7 @@ class InferQueue(Generic[T, R]):
             RuntimeClosedError: the queue is not open.
         """
         self._check_open()
-        _limit(timeout)
+        limit_of(timeout)
         if threading.get_ident() == self._thread:
             raise RuntimeError("submit_from_thread is for other threads; use submit in that of the event loop")
         try:
@@ -158,7 +158,7 @@ class InferQueue(Generic[T, R]):
 
     def _new(self, value: T, timeout: float | None) -> Request:
         self._check_open()
-        return self._requests.new(value, _limit(timeout))
+        return self._requests.new(value, limit_of(timeout))
 
     # --- results out ---
 
@@ -177,7 +177,7 @@ class InferQueue(Generic[T, R]):
             Exception: what the handler has raised.
         """
         self._check_entered()
-        limit = _limit(timeout)
+        limit = limit_of(timeout)
         result: R = await self._outcome(self._requests.find(request), limit)
         return result
 
@@ -374,10 +374,6 @@ class InferQueue(Generic[T, R]):
                 await self._group.__aexit__(None, None, None)
             finally:
                 await self._portal.__aexit__(None, None, None)
-
-
-def _limit(timeout: float | None) -> float:
-    return math.inf if timeout is None else seconds("timeout", timeout, 1e9)
 
 
 def _cancelled(request: Request) -> Exception:

@@ -66,7 +66,8 @@ class Item:
         value: What goes into the next stage; in the end the result.
         index: The how-manieth of its source; None for a call's.
         source: What it was, where somebody may ask for it.
-        deadline: When to start nothing more for it, on the loop's clock.
+        gives_up_at: When its own time limit ends, on the loop's clock; then nothing more is started for it.
+        deadline: The same of the scopes around its caller.
         scope: Around the function that it is in, if that can be cancelled.
         queue: The workers that it is waiting for.
         started: Whether it has come to a stage.
@@ -76,7 +77,7 @@ class Item:
     """
 
     __slots__ = (
-        "deadline", "error", "for_all", "index", "ledger", "owner", "queue", "scope", "source", "stage", "started",
+        "deadline", "error", "for_all", "gives_up_at", "index", "ledger", "owner", "queue", "scope", "source", "stage", "started",
         "state", "value",
     )  # fmt: skip
 
@@ -88,6 +89,7 @@ class Item:
         *,
         index: int | None = None,
         source: Any = None,
+        gives_up_at: float = math.inf,
         deadline: float = math.inf,
     ) -> None:
         self.ledger = ledger
@@ -95,6 +97,7 @@ class Item:
         self.value = value
         self.index = index
         self.source = source
+        self.gives_up_at = gives_up_at
         self.deadline = deadline
         self.scope: anyio.CancelScope | None = None
         self.queue: Workers | None = None
@@ -116,6 +119,14 @@ class Item:
         self.ledger.counts[state] += 1
         self.state = state
         self.started = self.started or state == "running"
+
+    def is_late(self) -> bool:
+        """Ends it when its time is over; its owner is about to hear of that, but may not have yet."""
+        first = min(self.gives_up_at, self.deadline)
+        if first == math.inf or first > anyio.current_time():
+            return False
+        self.end("timed_out" if self.gives_up_at <= anyio.current_time() else "cancelled")
+        return True
 
     def end(
         self, state: End, error: BaseException | None = None, *, stage: str | None = None, for_all: bool = False

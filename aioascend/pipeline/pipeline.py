@@ -14,13 +14,14 @@ import anyio.abc
 import anyio.lowlevel
 
 from aioascend._arguments import seconds, whole
+from aioascend._deadlines import checkpoint_if_late, limit_of
 from aioascend.errors import DeadlineError, RuntimeClosedError
 from aioascend.pipeline.items import End, Item, Ledger, Owner
 from aioascend.pipeline.results import Failed, Results
 from aioascend.pipeline.run import OnError, Run, raise_free_of_cycles
 from aioascend.pipeline.stage import Stage, as_stage
 from aioascend.pipeline.statistics import PipelineStatistics
-from aioascend.pipeline.workers import Workers, cancelled_by_scope
+from aioascend.pipeline.workers import Workers
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -34,8 +35,6 @@ D = TypeVar("D")
 In = TypeVar("In")
 Out = TypeVar("Out")
 Step = Stage[A, B] | Callable[[A], Awaitable[B]]
-
-_LONGEST_S = 1e9
 
 
 class _Call(Owner):
@@ -132,12 +131,12 @@ class Pipeline(Generic[In, Out]):
             RuntimeClosedError: the pipeline is closed, or was before the item was through.
             RuntimeError: the pipeline's block has not been entered.
         """
-        limit = math.inf if timeout is None else seconds("timeout", timeout, _LONGEST_S)
+        limit = limit_of(timeout)
         self._check_open()
+        await checkpoint_if_late()
         began = anyio.current_time()
         call = _Call()
-        deadline = min(anyio.current_effective_deadline(), began + limit)
-        entry = Item(self._ledger, call, item, deadline=deadline)
+        entry = Item(self._ledger, call, item, gives_up_at=began + limit, deadline=anyio.current_effective_deadline())
         del item
         end: End = "cancelled"
         try:
@@ -145,10 +144,10 @@ class Pipeline(Generic[In, Out]):
                 await self._workers[0].put(entry)
                 await call.event.wait()
             end = "timed_out"
-            if entry.state == end:  # a worker has seen it sooner than a scope of the caller
-                await anyio.lowlevel.checkpoint()
+            if entry.state == "cancelled":  # a worker has seen the deadline of the caller's scopes before they have
+                await checkpoint_if_late()
         finally:
-            entry.end("timed_out" if anyio.current_time() >= deadline else end)
+            entry.end(end)
         if entry.error is not None:
             error, entry.error = entry.error, None
             raise_free_of_cycles(error)
@@ -312,7 +311,7 @@ class Pipeline(Generic[In, Out]):
         """
         limit = math.inf
         if grace is not None:
-            limit = 0.0 if grace == 0 and not isinstance(grace, bool) else seconds("grace", grace, _LONGEST_S)
+            limit = 0.0 if grace == 0 and not isinstance(grace, bool) else seconds("grace", grace)
         self._closed = True
         for run in self._runs:
             run.stop()

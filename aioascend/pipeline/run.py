@@ -10,11 +10,12 @@ from typing import Any, Literal, NoReturn
 
 import anyio
 
+from aioascend._cancels import cancelled_by_scope
 from aioascend._closing import GRACE_S
 from aioascend._debug import add_note
 from aioascend.errors import RuntimeClosedError
 from aioascend.pipeline.items import Item, Ledger, Owner, Signal
-from aioascend.pipeline.workers import Workers, cancelled_by_scope
+from aioascend.pipeline.workers import Workers
 
 OnError = Literal["raise", "skip", "collect"]
 Source = AsyncIterable[Any] | Iterable[Any]

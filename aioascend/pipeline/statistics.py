@@ -43,7 +43,7 @@ class PipelineStatistics:
         ok: Items that are through, whether or not somebody has taken the result.
         failed: Items for which a stage has raised, skipped ones included, or that were left when closing took too long.
         cancelled: Items that nobody waited for any more.
-        timed_out: Items whose deadline has passed.
+        timed_out: Items whose call has raised `DeadlineError`.
         waiting: Items between stages.
         running: Items in the function of a stage.
         stages: Each stage, in order.

@@ -3,22 +3,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
 import anyio.abc
 
+from aioascend._cancels import cancelled_by_scope
 from aioascend._debug import add_note
 from aioascend.pipeline.items import Item
 from aioascend.pipeline.stage import Stage
 from aioascend.pipeline.statistics import StageStatistics
-
-
-def cancelled_by_scope() -> bool:
-    """Whether a cancel that has come up is one of a scope, rather than that of something that was awaited."""
-    return anyio.current_effective_deadline() == -math.inf
 
 
 class Workers:
@@ -109,10 +104,7 @@ class Workers:
                 return
             if item.ended:
                 continue
-            if (
-                item.deadline < math.inf and item.deadline <= anyio.current_time()
-            ):  # its owner is about to hear of it, but has not yet
-                item.end("timed_out")
+            if item.is_late():
                 continue
             if await self._run(item, call):
                 if self._following is None:

@@ -3,25 +3,24 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 from collections import deque
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 import anyio
-from anyio.lowlevel import checkpoint_if_cancelled
 
 from aioascend import _debug, _native
-from aioascend._arguments import seconds, whole
+from aioascend._arguments import seconds
 from aioascend._closing import GRACE_S
+from aioascend._deadlines import HomeLoop, check_priority, checkpoint_if_late, limit_of
 from aioascend._threads import run_blocking
 from aioascend._words import counted
 from aioascend.device import Device
-from aioascend.errors import AioascendError, DeadlineError, RuntimeClosedError
+from aioascend.errors import AioascendError, DeadlineError, RuntimeClosedError, fresh
 from aioascend.pool.queue import Queue, Request
 from aioascend.pool.statistics import StreamPoolStatistics
-from aioascend.pool.supply import Supply, bounds, bounds_for, logger, now
+from aioascend.pool.supply import Supply, bounds, bounds_for, logger
 from aioascend.stream import Stream
 
 if TYPE_CHECKING:
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["StreamLease", "StreamPool"]
 
-_LONGEST_S = 1e9
 _NOBODY = object()
 
 
@@ -61,6 +59,7 @@ class StreamPool:
     """
 
     _tasks: TaskGroup
+    _home: HomeLoop
     _supply: Supply
 
     def __init__(
@@ -75,11 +74,11 @@ class StreamPool:
             raise TypeError(f"device must be a Device, which open_device returns, not {device!r}")
         self.device = device
         self._bounds = None if size is None else bounds(size)
-        self._queue = Queue(seconds("ageing", ageing, _LONGEST_S))
-        self._idle_timeout = seconds("idle_timeout", idle_timeout, _LONGEST_S)
+        self._queue = Queue(seconds("ageing", ageing))
+        self._idle_timeout = seconds("idle_timeout", idle_timeout)
         self._entered = False
+        self._open = False
         self._closed = False
-        self._loop: _native.LoopBridge | None = None
         self._emptied: anyio.Event | None = None
         self._idle: deque[tuple[Stream, float]] = deque()  # with when that began; the most recent one is the last
         self._held: dict[Stream, _debug.Stack | None] = {}  # with where they were acquired
@@ -98,8 +97,9 @@ class StreamPool:
             self._bounds = bounds_for(await run_blocking(self.device._core.ai_cores))
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
+        self._home = HomeLoop()
         self._supply = Supply(self.device, self._tasks, self, *self._bounds)
-        self._loop = _native.running_bridge()
+        self._open = True
         return self
 
     async def __aexit__(
@@ -129,8 +129,10 @@ class StreamPool:
         with where they were acquired. A block that is left by an exception refuses those that wait, and waits up to 5 s
         for what is held; then it is closed under whoever has it. May be called again.
         """
-        self._check_loop()
         self._closed = True
+        if not self._open:
+            return
+        self._home.check(repr(self))
         if self._emptied is None:
             self._emptied = anyio.Event()
             self._name_held()
@@ -139,7 +141,10 @@ class StreamPool:
 
     def _look(self) -> None:
         """Whether a pool that is closed is done: streams that nobody needs are closed, then it is."""
-        if self._emptied is None or self._queue or self._held or self._draining:
+        if self._queue:
+            return
+        self._supply.rest()
+        if self._emptied is None or self._held or self._draining:
             return
         while self._idle:
             self._retire()
@@ -158,7 +163,6 @@ class StreamPool:
     def _let_go(self) -> None:
         """Of what is left when nobody waits for it any longer. From here on the task group takes no new tasks but from
         its own, so nothing that comes back may start one."""
-        self._loop = None
         self._refuse(RuntimeClosedError(f"{self!r}: nobody waits for it any longer"))
         for stream in (*self._held, *self._draining, *(stream for stream, _ in self._idle)):
             stream._close()
@@ -170,10 +174,6 @@ class StreamPool:
         self._idle.clear()
         if self._supply.busy:
             self._tasks.cancel_scope.cancel()
-
-    def _check_loop(self) -> None:
-        if self._loop is not None and _native.running_bridge() is not self._loop:
-            raise RuntimeError(f"{self!r} belongs to the event loop that has entered it; make a pool for each loop")
 
     # --- taking a stream ---
 
@@ -199,34 +199,31 @@ class StreamPool:
             RuntimeClosedError: the pool or the device is closed.
             RuntimeError: another event loop has entered the pool.
         """
-        if timeout is not None:
-            timeout = seconds("timeout", timeout, _LONGEST_S)
-        priority = whole("priority", priority, -(2**31), 2**31 - 1, "a priority")
-        return StreamLease(self, Request(timeout, priority, _debug.here()))
+        limit = limit_of(timeout)
+        priority = check_priority(priority)
+        return StreamLease(self, Request(limit, priority, _debug.here()))
 
     async def _take(self, request: Request) -> Stream:
-        self._check_loop()
-        await checkpoint_if_cancelled()
+        if self._open and not self._closed:
+            self._home.check(repr(self))
+        await checkpoint_if_late()
         self._requested += 1
         try:
-            if self._closed or not self._entered:
+            if self._closed or not self._open:
                 raise RuntimeClosedError(f"{self!r}{'' if self._closed else ': enter it with `async with`'}")
             self.device._core.check("StreamPool.acquire")
         except AioascendError:
             self._failed += 1
             raise
-        stream = self._take_idle()
-        if stream is None:
-            stream = await self._wait(request)
-        else:
-            self._held[stream] = request.made_at
+        stream = self._take_idle(request) or await self._wait(request)
         self._acquired += 1
         return stream
 
-    def _take_idle(self) -> Stream | None:
+    def _take_idle(self, request: Request) -> Stream | None:
         while self._idle:
             stream, _ = self._idle.pop()
             if not stream.closed:
+                self._held[stream] = request.made_at
                 stream._report_open()
                 self._shrink()
                 return stream
@@ -234,12 +231,12 @@ class StreamPool:
         return None
 
     async def _wait(self, request: Request) -> Stream:
-        since = now()
+        since = self._home.now()
         self._queue.join(request, since)
         self._waiting += 1
         self._supply.grow()
         try:
-            with anyio.move_on_after(request.timeout):
+            with anyio.move_on_after(request.limit):
                 await request.ready.wait()
         except BaseException:
             self._cancelled += 1
@@ -252,9 +249,9 @@ class StreamPool:
             return request.stream
         if request.error is not None:
             self._failed += 1
-            raise copy.copy(request.error)  # others raise it, too
+            raise fresh(request.error)  # others raise it, too
         self._timed_out += 1
-        raise DeadlineError(f"acquiring a stream of {self!r}", now() - since, started=False)
+        raise DeadlineError(f"acquiring a stream of {self!r}", self._home.now() - since, started=False)
 
     def _end_waiting(self, request: Request) -> None:
         self._waiting -= 1
@@ -286,7 +283,6 @@ class StreamPool:
             self._replace(stream)
         else:
             self._offer(stream)
-            self._supply.grow()  # in case that it was refused once, and others still wait
         self._look()
 
     def _check_device(self) -> None:
@@ -304,7 +300,7 @@ class StreamPool:
             self._held[stream] = request.made_at
             request.end(stream)
         else:
-            self._idle.append((stream, now()))
+            self._idle.append((stream, self._home.now()))
             self._shrink()
 
     # --- how many there are ---
@@ -334,7 +330,7 @@ class StreamPool:
 
     def _shrink(self) -> None:
         if self.size > self._supply.least:
-            due = now() - self._idle_timeout
+            due = self._home.now() - self._idle_timeout
             while self._idle and self._idle[0][1] <= due and self.size > self._supply.least:
                 self._retire()
 
@@ -348,7 +344,7 @@ class StreamPool:
             idle=len(self._idle),
             held=len(self._held),
             draining=len(self._draining),
-            created=self._supply.created if self._entered else 0,
+            created=self._supply.created if self._open else 0,
             replaced=self._replaced,
             retired=self._retired,
             requested=self._requested,
@@ -360,7 +356,7 @@ class StreamPool:
         )
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else f"{self.size} streams" if self._entered else "not open"
+        state = "closed" if self._closed else f"{self.size} streams" if self._open else "not open"
         return f"<StreamPool on device {self.device.index}, {state}>"
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import anyio
 
 from aioascend import _debug
+from aioascend._deadlines import turn_of
 from aioascend.stream import Stream
 
 __all__: list[str] = []
@@ -19,7 +20,7 @@ __all__: list[str] = []
 class Request:
     """For a stream. Once it has been in a queue, it has got one of the two, or has left it."""
 
-    timeout: float | None
+    limit: float
     priority: int
     made_at: _debug.Stack | None
     turn: tuple[float, int] = (0.0, 0)
@@ -45,10 +46,9 @@ class Queue:
         return len(self._requests)
 
     def join(self, request: Request, now: float) -> None:
-        """Behind those who come before it: a step of priority is worth as much as having come that much sooner, so the
-        order does not change while they wait."""
+        """Behind those who come before it."""
         request.ready = anyio.Event()
-        request.turn = (now + request.priority * self._ageing, next(self._numbers))
+        request.turn = (turn_of(now, request.priority, self._ageing), next(self._numbers))
         insort(self._requests, request, key=lambda one: one.turn)
 
     def leave(self, request: Request) -> None:

@@ -26,11 +26,6 @@ _ENOUGH, _MANY = 8, 16  # see bounds_for
 _RETRY_S = 10.0  # how long a device is left alone that had no stream left
 
 
-def now() -> float:
-    """Seconds, on the clock of the loop."""
-    return anyio.current_time()
-
-
 def bounds(size: object) -> tuple[int, int]:
     """The fewest and the most streams."""
     if not isinstance(size, tuple):
@@ -89,7 +84,7 @@ class Supply:
         self._customer = customer
         self._creating = False
         self._leaving = 0  # on their way back, and until then the device has them
-        self._retry_at = 0.0
+        self._pause: anyio.CancelScope | None = None
         self._warned = False
 
     @property
@@ -103,35 +98,42 @@ class Supply:
             self._tasks.start_soon(self._create)
 
     def _needed(self) -> bool:
-        room = self._customer.size + self._leaving < self.most
-        return self._customer._lacks() and room and now() >= self._retry_at
+        return self._customer._lacks() and self._customer.size + self._leaving < self.most
 
     async def _create(self) -> None:
         try:
             while self._needed():  # one after the other: the first that is refused is the last
-                stream = await self._device.create_stream()
-                self.created += 1
-                self._customer._offer(stream)
-        except Exception as error:
-            self._go_on_without(error)
+                try:
+                    stream = await self._device.create_stream()
+                except Exception as error:
+                    await self._go_on_without(error)
+                else:
+                    self.created += 1
+                    self._customer._offer(stream)
         finally:
             self._creating = False
             self._customer._look()
 
-    def _go_on_without(self, error: Exception) -> None:
+    async def _go_on_without(self, error: Exception) -> None:
         """Those who wait get one of those that there are; the error, if there is none or the device has gone."""
         if not isinstance(error, AclError) or error.retry == "gone":
             self._customer._refuse(error)
         elif not self._customer.size + self._leaving:
             self._customer._refuse(self._none_at_all(error))
         else:
-            self._retry_at = now() + _RETRY_S
             if not self._warned:
                 self._warned = True
                 got, name = self._customer.size, f"a pool of device {self._device.index}"
                 logger.warning(
                     "%s wanted %d streams and got %d, with which it goes on: %s", name, self.most, got, str(error)
                 )
+            with anyio.move_on_after(_RETRY_S) as self._pause:
+                await anyio.sleep_forever()
+
+    def rest(self) -> None:
+        """Nobody lacks a stream, or there is one to be had: there is nothing to wait for."""
+        if self._pause is not None:
+            self._pause.cancel()
 
     def _none_at_all(self, error: AclError) -> AclError:
         said = f"{error.detail.rstrip('.')}. " if error.detail else ""
@@ -153,6 +155,6 @@ class Supply:
                 logger.warning("a pool of device %d could not close a stream: %s", self._device.index, str(error))
         finally:
             self._leaving -= 1
-            self._retry_at = 0.0  # there is one to be had now
+            self.rest()
             self.grow()
             self._customer._look()

@@ -12,9 +12,10 @@ import anyio
 import anyio.abc
 import anyio.lowlevel
 
-from aioascend.errors import AclError, DeadlineError, RuntimeClosedError
+from aioascend._deadlines import checkpoint_if_late
+from aioascend.errors import AclError, DeadlineError, RuntimeClosedError, fresh
 from aioascend.scheduler.dispatch import Dispatch
-from aioascend.scheduler.requests import Request, fresh
+from aioascend.scheduler.requests import Request
 from aioascend.scheduler.units import SchedulerUnit
 from aioascend.stream import Stream
 
@@ -85,7 +86,7 @@ class Calls(Generic[U]):
 
     async def run(self, request: Request, call: Callable[[U], Awaitable[R]], limit: float, *, wait: bool) -> R:
         """Until there is a result, within `limit` seconds."""
-        await _see_to_the_callers_deadline()
+        await checkpoint_if_late()
         self.dispatch.enter(request, wait=wait)
         outcome = "failed"
         try:
@@ -125,7 +126,7 @@ class Calls(Generic[U]):
         if request.error is None:
             request.woken = anyio.Event()
             await request.woken.wait()
-            await _see_to_the_callers_deadline()
+            await checkpoint_if_late()
         if request.unit is None:
             error = request.error or RuntimeError("a request of the scheduler was woken for nothing")
             raise fresh(error) from error
@@ -184,9 +185,3 @@ class Calls(Generic[U]):
                 await anyio.sleep(pause)
             else:
                 self.dispatch.come_back(unit, fresh)
-
-
-async def _see_to_the_callers_deadline() -> None:
-    """If it has passed, the caller is about to be cancelled, however busy the loop was; unless it is moved."""
-    while anyio.current_effective_deadline() <= anyio.current_time():
-        await anyio.lowlevel.checkpoint()

@@ -9,9 +9,9 @@ from typing import Any, Generic, TypeVar
 
 import anyio
 
-from aioascend.errors import QueueFullError
+from aioascend.errors import QueueFullError, fresh
 from aioascend.scheduler.policies import Policy
-from aioascend.scheduler.requests import Request, Waiting, fresh
+from aioascend.scheduler.requests import Request, Waiting
 from aioascend.scheduler.statistics import SchedulerStatistics
 from aioascend.scheduler.units import SchedulerUnit
 

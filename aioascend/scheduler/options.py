@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TypeVar
 
-from aioascend._arguments import seconds, whole
+from aioascend._arguments import whole
+from aioascend._deadlines import limit_of
 from aioascend.scheduler.policies import POLICIES, Policy
 
 __all__ = ["check_kinds", "check_policy", "check_request", "check_units"]
@@ -72,5 +72,5 @@ def check_request(
     if kind is not None and kind not in kinds:
         known = ", ".join(kinds) or "there are none"
         raise ValueError(f"kind must be one of the scheduler's kinds ({known}), not {kind!r}")
-    limit = math.inf if timeout is None else seconds("timeout", timeout, 1e9)
+    limit = limit_of(timeout)
     return limit, usual_retries if retries is None else whole("retries", retries, 0, 1000, "a number of further tries")

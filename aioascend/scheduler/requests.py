@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import bisect
-import copy
 from collections import deque
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ import anyio
 
 from aioascend.scheduler.units import SchedulerUnit
 
-__all__ = ["Request", "Waiting", "fresh"]
+__all__ = ["Request", "Waiting"]
 
 
 @dataclass(eq=False)
@@ -96,11 +95,3 @@ class Waiting:
         self.queue.remove(request)
         while self._door and not self.full:
             self.put_back(self._door.popleft())
-
-
-def fresh(error: Exception) -> Exception:
-    """The same error without the frames that it has come through, which hold what was in them; itself if that fails."""
-    try:
-        return copy.copy(error)
-    except Exception:
-        return error

@@ -101,13 +101,13 @@ class Scheduler(Generic[U]):
         self._waits = overflow == "wait"
         least = 1 if self._waits else 0
         self._queue_limit = whole("queue_limit", queue_limit, least, 2**31 - 1, "a number of requests")
-        self._ageing = seconds("ageing", ageing, 1e9)
+        self._ageing = seconds("ageing", ageing)
         self._kinds = check_kinds(kinds)
         self._retries = whole("retries", retries, 0, 1000, "a number of further tries")
         if recover is not None and not callable(recover):
             raise TypeError(f"recover must be an async function, not {recover!r}")
         self._recover = recover
-        self._recover_pause = seconds("recover_pause", recover_pause, 1e9)
+        self._recover_pause = seconds("recover_pause", recover_pause)
         self._calls: Calls[U] = Calls()
 
     @classmethod

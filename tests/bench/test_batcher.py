@@ -21,7 +21,9 @@ def test_what_is_not_installed_is_left_out_with_a_note(tiny: Settings, monkeypat
     rows = batcher.run(dataclasses.replace(tiny, quick=False, note=notes.append))
     assert {row.contender for row in rows} == {"aioascend", "by hand"}
     assert {row.parameters["load"] for row in rows} == {"saturated", "single", "arrivals"}
-    assert [note.split(",")[0] for note in notes] == ["batcher: without batched", "batcher: without async-batcher"]
+    assert [note.split(",")[0] for note in notes] == [
+        f"batcher: without {name}" for name in ("batched", "async-batcher", "ray-serve")
+    ]
 
 
 def test_a_wrong_answer_is_not_measured() -> None:
