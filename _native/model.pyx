@@ -107,6 +107,7 @@ cdef class ModelCore:
         return self.is_closed or self.core.device.ended()
 
     def _check_usable(self) -> None:
+        check_fork()
         if self.is_closed:
             raise _errors.RuntimeClosedError(f"model {self._label} is closed")
         if self.core.device.ended():

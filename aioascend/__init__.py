@@ -51,6 +51,7 @@ from aioascend.infer_queue import InferQueueStatistics as InferQueueStatistics
 from aioascend.model import Model as Model
 from aioascend.pipeline import Failed as Failed
 from aioascend.pipeline import Pipeline as Pipeline
+from aioascend.pipeline import PipelineResults as PipelineResults
 from aioascend.pipeline import PipelineStatistics as PipelineStatistics
 from aioascend.pipeline import Stage as Stage
 from aioascend.pipeline import StageStatistics as StageStatistics
@@ -97,6 +98,7 @@ __all__ = [
     "OutOfMemoryError",
     "PinnedBuffer",
     "Pipeline",
+    "PipelineResults",
     "PipelineStatistics",
     "QueueFullError",
     "ReportLostError",

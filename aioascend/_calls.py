@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ class ModelStatistics:
     """A snapshot of the calls of a model: `calls = ok + failed + cancelled + waiting + running`, at any moment.
 
     Attributes:
-        calls: Calls so far whose arguments fitted.
+        calls: Calls so far that were taken: the model was open, and their arguments fitted.
         ok: Those that have returned.
         failed: Those that have raised.
         cancelled: Those that were cancelled.
@@ -52,7 +53,7 @@ class Calls:
         self._label = label
         self._lock = threading.RLock()  # a collection of garbage in between may end a call
         self._leaving: set[Operation] = set()  # what the device has to be past before abandoned calls make room
-        self._calls = self._ok = self._failed = self._cancelled = self._running = 0
+        self._calls = self._ok = self._failed = self._cancelled = self._running = self._abandoned = 0
 
     def __enter__(self) -> None:
         with self._lock:
@@ -77,7 +78,7 @@ class Calls:
                 cancelled=self._cancelled,
                 waiting=self._calls - over - self._running,
                 running=self._running,
-                abandoned=len(self._leaving),
+                abandoned=self._abandoned,
             )
 
     # --- going in and out ---
@@ -105,24 +106,37 @@ class Calls:
             self._running -= 1
         self.places.give_back()
 
-    def leave_behind(self, operations: Sequence[Operation]) -> None:
-        """The call is over. It makes room when the device is past what it has submitted, which is in this order."""
+    def abandon(self) -> None:
+        """The call is over, but the device is not past it. It keeps its place until `is_past`."""
         with self._lock:
             self._running -= 1
-        for operation in operations:
-            operation.cancel()  # nobody goes by it any more
-        heard = _native.running_bridge() is not None  # or else no loop would tell of the end
-        for operation in reversed(operations):
-            past = operation._past()
-            if heard and not past.done():
-                self._leaving.add(past)
-                past.add_waiter(self._has_left)
-                return
+            self._abandoned += 1
+
+    def is_past(self) -> None:
+        """The device is past a call that was abandoned."""
+        with self._lock:
+            self._abandoned -= 1
         self.places.give_back()
 
-    def _has_left(self, past: Operation) -> None:
+    def leave_behind(self, operations: Sequence[Operation]) -> None:
+        """The call is over. It makes room when the device is past all that it has submitted."""
+        self.abandon()
+        for operation in operations:
+            operation.cancel()  # nobody goes by it any more
+        self._wait_until_past(list(operations))
+
+    def _wait_until_past(self, operations: list[Operation]) -> None:
+        heard = _native.running_bridge() is not None  # or else no loop would tell of the end
+        while operations:  # the last first, since it is behind the others, but for waits that have failed
+            past = operations.pop()._past()
+            if heard and past.add_waiter(functools.partial(self._go_on_waiting, operations)):
+                self._leaving.add(past)
+                return
+        self.is_past()
+
+    def _go_on_waiting(self, operations: list[Operation], past: Operation) -> None:
         self._leaving.discard(past)
-        self.places.give_back()
+        self._wait_until_past(operations)
 
     def _take_over_abandoned(self) -> None:
         """The ends of calls that a closed loop has left behind are told to the loop that runs here."""

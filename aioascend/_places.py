@@ -70,17 +70,13 @@ class Places:
         self._call_in()
 
     async def drained(self) -> None:
-        """Waits until nobody waits for a place any more. When that is cancelled, those who do are sent away."""
+        """Waits until nobody waits for a place any more."""
         turn = _Turn()
         with self._lock:
             if self._coming == 0:
                 return
             self._drains.append(turn)
-        try:
-            await turn.come.wait()
-        except BaseException:
-            self.send_away()
-            raise
+        await turn.come.wait()
 
     def send_away(self) -> None:
         """Whoever waits gets no place."""

@@ -14,8 +14,8 @@ from aioascend import _debug, _native
 from aioascend._arguments import whole
 from aioascend._calls import Calls, ModelStatistics
 from aioascend._closing import Closing, Opening, coroutine_function
+from aioascend._first_calls import FirstCalls
 from aioascend._instances import Instances, chain
-from aioascend._places import Places
 from aioascend._threads import run_blocking
 from aioascend._words import counted
 from aioascend.errors import RuntimeClosedError
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["Model", "ModelContext"]
 
 _CALLS_OF_AN_INSTANCE = 8  # three overlap; the others bridge the time until the host has heard of one
-
-Shapes = tuple[tuple[int, ...], ...]
 
 
 class Model(_native.ModelCore, Closing):
@@ -70,8 +68,7 @@ class Model(_native.ModelCore, Closing):
 
     def _prepare(self) -> None:
         self._dynamic = "static"
-        self._learning = Places(1)
-        self._learned: dict[Shapes, list[int]] = {}  # input shapes -> bytes of each output
+        self._first_calls = FirstCalls()
 
     @classmethod
     async def _load(
@@ -215,55 +212,14 @@ class Model(_native.ModelCore, Closing):
     # --- models of dynamic shape ---
 
     async def _call_dynamic(self, arrays: Sequence[NDArray[Any]], where: _debug.Stack | None) -> list[NDArray[Any]]:
-        """The library cannot say how large the outputs will be. So the first run for a combination of input shapes lets
-        it allocate them (aclmdlExecute, in a worker thread) and remembers their sizes; later ones are submitted."""
-        shapes: Shapes = tuple(array.shape for array in arrays)
-        if shapes not in self._learned:
-            await self._learning.take()
-            if shapes not in self._learned:
-                return await self._learn(shapes, arrays, where)
-            self._learning.give_back()
-        return await self._call(arrays, self._learned[shapes], where)
-
-    async def _learn(
-        self, shapes: Shapes, arrays: Sequence[NDArray[Any]], where: _debug.Stack | None
-    ) -> list[NDArray[Any]]:
-        in_thread = False
-        try:
-            await self._calls.enter()
-            copies: list[Operation] = []
-            try:
-                with _debug.called_at(where):
-                    buffers = [self._empty(array.shape, array.dtype) for array in arrays]
-                    copies += (self.stream.memcpy(to, array) for to, array in zip(buffers, arrays, strict=True))
-                await chain(copies)
-                await self._hold_runs()  # what is submitted from here on waits until this run is over
-                run = self._run(self, buffers, [None] * len(self._outputs))
-
-                def execute() -> list[NDArray[Any]]:
-                    try:
-                        run.execute_now()
-                        return run.take_system_outputs(self.output_infos)
-                    finally:
-                        self._end_learning()
-
-                in_thread = True
-                results = await run_blocking(execute)
-            except BaseException:
-                self._calls.leave_behind(copies)
-                raise
-            self._calls.leave()
-        finally:
-            if not in_thread:
-                self._end_learning()
-        if len(self._learned) >= 256:
-            self._learned.pop(next(iter(self._learned)))
-        self._learned[shapes] = [max(1, result.nbytes) for result in results]
-        return results
-
-    def _end_learning(self) -> None:
-        self._release_runs()
-        self._learning.give_back()
+        shapes = tuple(array.shape for array in arrays)
+        if self._first_calls.sizes(shapes) is None:
+            if not await self._first_calls.turns.take():
+                raise RuntimeClosedError(f"model {self._label} is closed")
+            if self._first_calls.sizes(shapes) is None:
+                return await self._first_calls.make(self, shapes, arrays, where)
+            self._first_calls.turns.give_back()
+        return await self._call(arrays, self._first_calls.sizes(shapes) or [], where)
 
     # --- device buffers ---
 
@@ -381,8 +337,16 @@ class Model(_native.ModelCore, Closing):
         self._refuse()
         if _native.forked():
             return
+        turns, places = self._first_calls.turns, self._calls.places
         try:
-            await self._calls.places.drained()
+            await turns.drained()
+            if await turns.take():  # behind the first call that is under way
+                turns.give_back()
+            await places.drained()
+        except BaseException:
+            turns.send_away()
+            places.send_away()
+            raise
         finally:
             self._instances.refuse(self)
         await self._instances.close(self)

@@ -65,7 +65,7 @@ async def run_services(npu: aa.Device, share: float) -> Services:
     shares = {"archive": share, "camera": 1.0}
     async with (
         npu.load_model(MODEL, name="look") as model,
-        aa.Scheduler([model], in_flight=4, kinds=shares) as scheduler,
+        aa.Scheduler([model], concurrency=4, kinds=shares) as scheduler,
     ):
         services = Services(scheduler)
         await services.work()

@@ -10,7 +10,7 @@
 namespace aioascend {
 namespace {
 
-constexpr uint32_t kWholeDevice = UINT32_MAX;  // exceptions of the device itself name no stream and no task
+constexpr uint32_t kNone = UINT32_MAX;  // exceptions of the device itself name no stream and no task
 
 void on_exception(aclrtExceptionInfo *info, const AclApi &api, const Capabilities &can) {
     const aclError code = can.exception_error_code
@@ -87,7 +87,7 @@ void Device::apply_exceptions() {
         has_exceptions_.store(false, std::memory_order_release);
     }
     for (const DeviceException &exception : noted) {
-        if (exception.stream_id == kWholeDevice) {
+        if (exception.stream_id == kNone && exception.task_id == kNone) {
             fail(exception.code);
             continue;
         }

@@ -45,7 +45,8 @@ void Stream::report_arrived(Marker *marker) {
 }
 
 // The device is past everything up to a position of this stream, so also past what the waits up to there were for: those
-// streams need no reports of their own. A record that a failure of its own stream reaches may never have been made.
+// streams need no reports of their own. A record that a failure of its own stream reaches may never have been made, and
+// a wait that failed has not waited; that failure may be taken for one of what is behind it, as waits can have no task.
 void Stream::retire_sources(uint64_t seq) {
     std::vector<std::pair<std::shared_ptr<Stream>, uint64_t>> sources;
     {
@@ -54,9 +55,11 @@ void Stream::retire_sources(uint64_t seq) {
             if (wait.seq > seq) {
                 break;
             }
-            const std::vector<Taint> &taints = wait.source->taints_;
-            if (std::none_of(taints.begin(), taints.end(),
-                             [&](const Taint &taint) { return taint.covers(wait.source_seq); })) {
+            const auto doubtful = [&](const Taint &taint) { return taint.from <= seq && taint.to >= wait.seq; };
+            const auto unmade = [&](const Taint &taint) { return taint.covers(wait.source_seq); };
+            const std::vector<Taint> &there = wait.source->taints_;
+            if (std::none_of(taints_.begin(), taints_.end(), doubtful) &&
+                std::none_of(there.begin(), there.end(), unmade)) {
                 sources.emplace_back(wait.source, wait.source_seq);
             }
         }

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 import anyio.abc
 
 from aioascend._arguments import seconds, whole
+from aioascend._deadlines import HomeLoop, check_priority, checkpoint_if_late, limit_of
 from aioascend.batcher.engine import Engine
 from aioascend.batcher.statistics import BatcherStatistics
 from aioascend.batcher.targets import MOST, FunctionTarget, ModelTarget, Target, sizes_of
@@ -130,13 +130,13 @@ class Batcher(Generic[T, R]):
         self._engine = Engine(
             self._target,
             max_batch=most,
-            max_delay=0.0 if max_delay == 0 else seconds("max_delay", max_delay),
+            max_delay=seconds("max_delay", max_delay, zero=True),
             limit=whole("queue_limit", queue_limit, 1, MOST, "a number of requests"),
             rejects=overflow == "reject",
             ageing=seconds("ageing", ageing),
             isolate=bool(isolate),
         )
-        self._thread: int | None = None  # whose event loop it belongs to
+        self._home: HomeLoop | None = None
         self._group: anyio.abc.TaskGroup
 
     async def __call__(
@@ -166,35 +166,40 @@ class Batcher(Generic[T, R]):
             QueueFullError: the queue is full, with `overflow="reject"`.
             DeadlineError: `timeout` has passed.
             RuntimeClosedError: the batcher is closed, or was left by an exception.
+            RuntimeError: the batcher has not been entered, or by another event loop.
             Exception: whatever the call has raised, or its row is.
         """
         self._check_usable()
-        priority = whole("priority", priority, -MOST, MOST, "a priority")
-        if timeout is not None:
-            timeout = seconds("timeout", timeout)
+        priority, limit = check_priority(priority), limit_of(timeout)
         item, bucket = self._target.admit(inputs, named)
-        result: R = await self._engine.submit(item, bucket, priority, timeout)
+        await checkpoint_if_late()
+        self._check_usable()
+        result: R = await self._engine.submit(item, bucket, priority, limit)
         return result
 
     def _check_usable(self) -> None:
-        if self._thread is None:
-            raise RuntimeError(f"{self.name} has not been entered: async with aioascend.Batcher(...) as batcher")
-        if self._thread != threading.get_ident():
-            raise RuntimeError(f"{self.name} belongs to the event loop of another thread; call it there")
         if self._engine.closing:
-            raise RuntimeClosedError(f"{self.name} is closed") from self._engine.broken
+            raise RuntimeClosedError(f"{self!r} is closed") from self._engine.broken
+        if self._home is None:
+            raise RuntimeError(f"{self!r} has not been entered: async with aioascend.Batcher(...) as batcher")
+        self._home.check(repr(self))
 
     def statistics(self) -> BatcherStatistics:
         """What has happened so far, and what is going on right now."""
         return self._engine.statistics()
 
+    @property
+    def closed(self) -> bool:
+        """Whether it takes no more requests."""
+        return self._engine.closing
+
     async def __aenter__(self) -> Self:
-        if self._thread is not None:
-            raise RuntimeError(f"{self.name} has been entered before; make another batcher")
+        if self._home is not None or self.closed:
+            raise RuntimeError(f"{self!r} has been entered before, or closed; make another one")
         self._group = anyio.create_task_group()
         await self._group.__aenter__()
-        self._thread = threading.get_ident()
-        self._engine.open(self._concurrency)
+        self._home = HomeLoop()
+        self._engine.open(self._concurrency, self._home.now)
         for number in range(self._concurrency):
             self._group.start_soon(self._engine.work, name=f"{self.name}, batches {number}")
         return self
@@ -205,7 +210,7 @@ class Batcher(Generic[T, R]):
         if error is None:
             self._engine.stop()
         else:
-            self._engine.break_off(None)
+            self._engine.break_off(self._engine.left(error))
             self._group.cancel_scope.cancel()
         await self._group.__aexit__(None, None, None)  # what leaves the block goes on as it is, not in a group
 
@@ -215,13 +220,15 @@ class Batcher(Generic[T, R]):
         The end of the block does that, too. Leaving it by an exception does not wait: requests that wait or are under
         way raise `RuntimeClosedError`, and what the device has been given goes on.
         """
-        if self._thread is not None:
-            self._engine.stop()
-            await self._engine.ended.wait()
+        if self._home is None:
+            self._engine.closing = True
+            return
+        self._home.check(repr(self))
+        self._engine.stop()
+        await self._engine.ended.wait()
 
     def __repr__(self) -> str:
-        now = self.statistics()
-        return f"<Batcher {self.name}: {now.waiting} waiting, {now.running} running>"
+        return f"<Batcher {self.name}: {self._engine.waiting} waiting, {self._engine.running} running>"
 
 
 def _name_of(target: object) -> str:

@@ -6,16 +6,17 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Literal
 
 import anyio
-import anyio.lowlevel
 
+from aioascend._cancels import is_cancelled, stray
+from aioascend._deadlines import checkpoint_if_late, turn_of
 from aioascend.batcher.queues import Pace, Queues, Request, State
 from aioascend.batcher.statistics import BatcherStatistics
 from aioascend.batcher.targets import HookError, Target
-from aioascend.errors import AioascendError, DeadlineError, QueueFullError, RuntimeClosedError
+from aioascend.errors import DeadlineError, QueueFullError, RuntimeClosedError, fresh
 
 __all__ = ["Engine"]
 
@@ -32,6 +33,7 @@ class Engine:
     """
 
     ended: anyio.Event
+    _now: Callable[[], float]
     _changed: anyio.Event
     _choosing: anyio.Lock
     _places: anyio.Semaphore
@@ -67,9 +69,10 @@ class Engine:
         self._intervals = Pace()  # between batches, while more wait than one batch takes
         self._backlog_since: float | None = None
 
-    def open(self, workers: int) -> None:
+    def open(self, workers: int, clock: Callable[[], float]) -> None:
         """Called in the event loop, before `work`."""
         self._workers = workers
+        self._now = clock
         self._places = anyio.Semaphore(self._limit)
         self._choosing = anyio.Lock()
         self._changed = anyio.Event()
@@ -77,20 +80,28 @@ class Engine:
 
     # --- requests ---
 
-    async def submit(self, item: Any, bucket: Hashable, priority: int, patience: float | None) -> Any:
-        """The result of the item. patience: seconds after which it is given up."""
+    @property
+    def waiting(self) -> int:
+        return self._counts[State.WAITING]
+
+    @property
+    def running(self) -> int:
+        return self._counts[State.RUNNING]
+
+    async def submit(self, item: Any, bucket: Hashable, priority: int, limit: float) -> Any:
+        """The result of the item. limit: seconds after which it is given up."""
         if self._rejects and self._places.value == 0:
             self._rejected += 1
             raise QueueFullError(f"the queue of {self._name}", len(self._queues), self._limit, self._intervals.mean)
         now = anyio.current_time()
-        gives_up_at = math.inf if patience is None else now + patience
+        gives_up_at = now + limit
         deadline = min(gives_up_at, anyio.current_effective_deadline())
-        order = (priority * self._ageing + now, next(self._numbers))
+        order = (turn_of(now, priority, self._ageing), next(self._numbers))
         request = Request(item, bucket, order, now, gives_up_at, deadline)
         self._live.add(request)
         self._counts[State.WAITING] += 1
         try:
-            with contextlib.nullcontext() if patience is None else anyio.CancelScope(deadline=gives_up_at):
+            with contextlib.nullcontext() if limit == math.inf else anyio.CancelScope(deadline=gives_up_at):
                 await self._enqueue(request)
                 await request.settled.wait()
             if not request.state.final:
@@ -108,19 +119,22 @@ class Engine:
         if request.state.final:  # everything was broken off while it waited for a place
             self._places.release()
             return
-        length = self._queues.add(request)
+        try:
+            length = self._queues.add(request)
+        except Exception as error:  # of the keys of buckets, when they are compared
+            self._places.release()
+            self._end(request, State.FAILED, error)
+            return
         if length in (1, self._max_batch) or request.deadline < math.inf:  # else nothing leaves earlier for it
             self._changed.set()
 
     async def _answer(self, request: Request) -> Any:
         if request.state is State.CANCELLED:  # the deadline of its scopes had passed when its batch was built
-            while anyio.current_effective_deadline() <= anyio.current_time():
-                await anyio.sleep_forever()
+            await checkpoint_if_late()
             raise self._late(request, started=False)
         if request.state is State.OK:
             return request.outcome
-        # Members of a batch share its error: each is to see where it was raised, not where the others were told.
-        raise request.outcome.with_traceback(request.traceback)
+        raise request.outcome
 
     def _late(self, request: Request, *, started: bool) -> DeadlineError:
         return DeadlineError(f"a request to {self._name}", anyio.current_time() - request.made_at, started=started)
@@ -128,11 +142,18 @@ class Engine:
     def _time_out(self, request: Request) -> None:
         self._end(request, State.TIMED_OUT, self._late(request, started=request.state is State.RUNNING))
 
+    def _expire(self, request: Request, now: float) -> None:
+        """Its deadline has passed, and it is not run any more."""
+        if request.gives_up_at <= now:
+            self._time_out(request)
+        else:
+            self._end(request, State.CANCELLED)
+
     def _settle(self, request: Request, result: Any) -> None:
         if isinstance(result, Exception):
             self._end(request, State.FAILED, result)
         elif isinstance(result, BaseException):
-            self._end(request, State.FAILED, self._stray(result))
+            self._end(request, State.FAILED, stray(f"the call of {self._name}", result))
         else:
             self._end(request, State.OK, result)
 
@@ -147,8 +168,6 @@ class Engine:
         self._counts[state] += 1
         self._live.discard(request)
         request.state, request.outcome, request.item = state, outcome, None
-        if isinstance(outcome, Exception):
-            request.traceback = outcome.__traceback__
         request.settled.set()
         if self.closing:
             self._changed.set()  # it may have been the last
@@ -161,7 +180,7 @@ class Engine:
             while (batch := await self._next_batch()) is not None:
                 await self._run(batch)
         except BaseException as error:
-            self.break_off(error if isinstance(error, Exception) else None)
+            self.break_off(error if isinstance(error, Exception) else self.left(error))
             raise
         finally:
             self._workers -= 1
@@ -191,10 +210,7 @@ class Engine:
         for _ in range(len(batch) + len(expired)):
             self._places.release()
         for request in expired:
-            if request.gives_up_at <= now:
-                self._time_out(request)
-            else:
-                self._end(request, State.CANCELLED)
+            self._expire(request, now)
         for request in batch:
             self._counts[State.WAITING] -= 1
             self._counts[State.RUNNING] += 1
@@ -221,16 +237,17 @@ class Engine:
         finally:
             self._in_flight -= 1
             self._changed.set()
-            for request in batch:  # none, unless this worker is cancelled
-                self._end(request, State.FAILED, self._left())
 
     async def _run_apart(self, batch: list[Request], error: Exception) -> None:
         """What becomes of a batch that has failed."""
         apart = self._isolate and len(batch) > 1 and _at_fault(error)
         for request in batch:
+            now = anyio.current_time()
             if request.state.final:
                 continue
-            if apart:
+            if apart and request.deadline <= now:
+                self._expire(request, now)
+            elif apart:
                 self._isolated += 1
                 results = await self._results([request.item])
                 self._settle(request, _told(results) if isinstance(results, Exception) else results[0])
@@ -244,13 +261,9 @@ class Engine:
         except Exception as error:
             return error
         except anyio.get_cancelled_exc_class() as error:
-            await anyio.lowlevel.checkpoint_if_cancelled()  # raises if it is this worker that is cancelled
-            return self._stray(error)
-
-    def _stray(self, cause: BaseException) -> AioascendError:
-        error = AioascendError(f"the call of {self._name} has ended by {cause!r}, although nobody has cancelled it")
-        error.__cause__ = cause
-        return error
+            if is_cancelled():
+                raise
+            return stray(f"the call of {self._name}", error)
 
     # --- the end ---
 
@@ -259,18 +272,21 @@ class Engine:
         self.closing = True
         self._changed.set()
 
-    def break_off(self, error: Exception | None) -> None:
-        """Nothing goes on: all that have not ended are told, with the error if there is one."""
+    def break_off(self, error: Exception) -> None:
+        """Nothing goes on: all that have not ended are told."""
         self.closing = True
-        self.broken = self.broken or error or self._left()
+        self.broken = self.broken or error
         for request in list(self._live):
-            self._end(request, State.FAILED, self.broken)
+            self._end(request, State.FAILED, _told(self.broken))
 
-    def _left(self) -> RuntimeClosedError:
-        return RuntimeClosedError(f"{self._name} was left by an exception; what it was doing has been given up")
+    def left(self, cause: BaseException) -> RuntimeClosedError:
+        """What to tell when it ends by something that is none of its callers' concern."""
+        error = RuntimeClosedError(f"{self._name} has ended by {cause!r}; what it was doing has been given up")
+        error.__cause__ = cause if isinstance(cause, (Exception, KeyboardInterrupt, SystemExit)) else None
+        return error
 
     def statistics(self) -> BatcherStatistics:
-        now = anyio.current_time() if len(self._queues) else 0.0
+        now = self._now() if len(self._queues) else 0.0
         return BatcherStatistics(
             submitted=sum(self._counts.values()),
             **{state.value: count for state, count in self._counts.items()},
@@ -291,5 +307,7 @@ def _at_fault(error: Exception) -> bool:
 
 
 def _told(error: Exception) -> Exception:
-    """As members of the batch are to see it."""
-    return error.__cause__ if isinstance(error, HookError) and isinstance(error.__cause__, Exception) else error
+    """As one member of the batch is to see it: where it was raised, not where the others were told."""
+    if isinstance(error, HookError) and isinstance(error.__cause__, Exception):
+        error = error.__cause__
+    return fresh(error).with_traceback(error.__traceback__)

@@ -9,7 +9,6 @@ import math
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from operator import attrgetter
-from types import TracebackType
 from typing import Any
 
 import anyio
@@ -43,7 +42,6 @@ class Request:
         deadline: When nobody wants it any more: that, or the deadline of the caller's scopes.
         queued: Whether it is in its bucket.
         outcome: The row, or the error if the state is FAILED or TIMED_OUT.
-        traceback: Of the error.
     """
 
     item: Any
@@ -56,7 +54,6 @@ class Request:
     queued: bool = False
     settled: anyio.Event = field(default_factory=anyio.Event)
     outcome: Any = None
-    traceback: TracebackType | None = None
 
 
 _ORDER = attrgetter("order")
@@ -95,11 +92,11 @@ class Queues:
         self._buckets: dict[Hashable, list[Request]] = {}
 
     def __iter__(self) -> Iterator[Request]:
-        for waiting in self._buckets.values():
+        for waiting in list(self._buckets.values()):  # another thread may ask
             yield from waiting
 
     def __len__(self) -> int:
-        return sum(map(len, self._buckets.values()))
+        return sum(map(len, list(self._buckets.values())))
 
     def add(self, request: Request) -> int:
         """How many its bucket has now."""

@@ -133,13 +133,12 @@ class Target:
         except Exception as error:
             raise HookError from error
         whence = f"split of {self.name}" if self._split else self.name
-        if isinstance(rows, np.ndarray) and rows.ndim:
-            rows = list(rows)
-        if not isinstance(rows, Sequence) or isinstance(rows, (str, bytes)):
+        is_array = isinstance(rows, np.ndarray) and rows.ndim > 0
+        if not is_array and (not isinstance(rows, Sequence) or isinstance(rows, (str, bytes))):
             raise RuntimeError(f"{whence} returned {type(rows).__name__}, not a sequence with a result for each item")
         if len(rows) != count:
             raise RuntimeError(f"{whence} returned {counted(len(rows), 'result')} for {counted(count, 'item')}")
-        return rows
+        return list(rows)
 
     def _stack(self, items: list[Any]) -> Any:
         raise NotImplementedError

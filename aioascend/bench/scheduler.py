@@ -33,7 +33,7 @@ __all__ = ["NAME", "goal", "run"]
 
 NAME = "scheduler"
 OURS = "aioascend"
-_DEVICES, _IN_FLIGHT = 4, 2
+_DEVICES, _CONCURRENCY = 4, 2
 _SLOW, _LOST = 1, 2
 _FAST_S, _SLOW_S = 0.005, 0.015
 _REQUESTS = 400
@@ -70,7 +70,7 @@ def run(settings: Settings) -> list[Row]:
 def _case(settings: Settings, clients: str, policy: str, loop: str) -> Case:
     lost = clients == "lost"
     requests = max(16, settings.count(_REQUESTS))
-    count = _DEVICES * _IN_FLIGHT if lost else _DEVICES
+    count = _DEVICES * _CONCURRENCY if lost else _DEVICES
 
     async def main() -> Sample:
         with device_profile(settings, _PROFILE, _DEVICES) as sim:
@@ -100,7 +100,7 @@ async def _measure(sim: Simulator, policy: str, requests: int, clients: int, *, 
                 if lose and done == requests // 2:
                     sim.lose_device(_LOST)
 
-        async with aa.Scheduler(models, policy=policy, in_flight=_IN_FLIGHT) as scheduler:
+        async with aa.Scheduler(models, policy=policy, concurrency=_CONCURRENCY) as scheduler:
             left = requests
             with stopwatch() as watch:
                 async with anyio.create_task_group() as group:

@@ -5,33 +5,17 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
+
+from aioascend._cancels import cancelled_by_scope, stray
+from aioascend._signals import Signal
 
 if TYPE_CHECKING:
     from aioascend.pipeline.workers import Workers
 
 End = Literal["ok", "failed", "cancelled", "timed_out"]
-
-
-class Signal:
-    """Wakes those who wait until something is so, each time it may have become so."""
-
-    def __init__(self) -> None:
-        self._event: anyio.Event | None = None
-
-    def notify(self) -> None:
-        if self._event is not None:
-            self._event.set()
-            self._event = None
-
-    async def until(self, condition: Callable[[], object]) -> None:
-        while not condition():
-            if self._event is None:
-                self._event = anyio.Event()
-            await self._event.wait()
 
 
 class Ledger:
@@ -77,8 +61,8 @@ class Item:
     """
 
     __slots__ = (
-        "deadline", "error", "for_all", "gives_up_at", "index", "ledger", "owner", "queue", "scope", "source", "stage", "started",
-        "state", "value",
+        "deadline", "error", "for_all", "gives_up_at", "index", "ledger", "owner", "queue", "scope", "source", "stage",
+        "started", "state", "value",
     )  # fmt: skip
 
     def __init__(
@@ -102,7 +86,7 @@ class Item:
         self.scope: anyio.CancelScope | None = None
         self.queue: Workers | None = None
         self.stage: str | None = None
-        self.error: BaseException | None = None
+        self.error: Exception | None = None
         self.for_all = False
         self.state = "waiting"
         self.started = False
@@ -129,7 +113,7 @@ class Item:
         return True
 
     def end(
-        self, state: End, error: BaseException | None = None, *, stage: str | None = None, for_all: bool = False
+        self, state: End, error: Exception | None = None, *, stage: str | None = None, for_all: bool = False
     ) -> None:
         """It has come to its end, unless it had before. Its stage, if it is in one, is cancelled."""
         if self.ended:
@@ -148,3 +132,12 @@ class Item:
             self.value = None
         self.owner.ended(self)
         self.ledger.changed.notify()
+
+
+def told(error: BaseException, what: str) -> Exception:
+    """What came out of `what`, for whoever is to be told of it; raises it if it is this task that is to end."""
+    if isinstance(error, Exception):
+        return error
+    if isinstance(error, anyio.get_cancelled_exc_class()) and not cancelled_by_scope():
+        return stray(what, error)
+    raise error

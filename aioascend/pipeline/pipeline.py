@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import math
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Generator, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
@@ -11,13 +13,12 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 import anyio
 import anyio.abc
-import anyio.lowlevel
 
 from aioascend._arguments import seconds, whole
-from aioascend._deadlines import checkpoint_if_late, limit_of
+from aioascend._deadlines import HomeLoop, checkpoint_if_late, limit_of
 from aioascend.errors import DeadlineError, RuntimeClosedError
 from aioascend.pipeline.items import End, Item, Ledger, Owner
-from aioascend.pipeline.results import Failed, Results
+from aioascend.pipeline.results import Failed, PipelineResults
 from aioascend.pipeline.run import OnError, Run, raise_free_of_cycles
 from aioascend.pipeline.stage import Stage, as_stage
 from aioascend.pipeline.statistics import PipelineStatistics
@@ -35,6 +36,8 @@ D = TypeVar("D")
 In = TypeVar("In")
 Out = TypeVar("Out")
 Step = Stage[A, B] | Callable[[A], Awaitable[B]]
+
+_logger = logging.getLogger("aioascend.pipeline")
 
 
 class _Call(Owner):
@@ -63,8 +66,12 @@ class Pipeline(Generic[In, Out]):
     cancelled or its deadline has passed, is given to no further stage. At the end of the block no stage runs any more,
     but for functions in threads. Not guaranteed: that what a cancelled stage has submitted to a device stops there.
 
-    The end of the block closes it, as `close()` does; when the block is left by an exception, everything in it is
-    stopped. A stage that raises what is no `Exception`, but is to end the program, stops everything likewise.
+    The end of the block closes it, as `close()` does. When the block is left by an exception or cancelled, everything
+    in it is stopped, and whoever still waits for an item gets `RuntimeClosedError`. A stage that raises what is no
+    `Exception`, but is to end the program, stops everything likewise.
+
+    Attributes:
+        stages: The stages, in order.
 
     Raises:
         TypeError: no stages, or something that cannot be one.
@@ -97,10 +104,15 @@ class Pipeline(Generic[In, Out]):
             raise TypeError("a pipeline has at least one stage: Pipeline(function, ...)")
         self.stages = tuple(as_stage(stage) for stage in stages)
         self._workers: list[Workers] = []
+        for stage in reversed(self.stages):
+            self._workers.insert(0, Workers(stage, self._workers[0] if self._workers else None))
         self._ledger = Ledger()
         self._runs: set[Run] = set()
         self._block: AbstractAsyncContextManager[Self] | None = None
+        self._home: HomeLoop | None = None
         self._tasks: anyio.abc.TaskGroup | None = None
+        self._failures: list[BaseException] = []  # of the block, and of tasks without which nothing goes on
+        self._broken: BaseException | None = None  # what has ended it
         self._closed = False
 
     @property
@@ -129,11 +141,11 @@ class Pipeline(Generic[In, Out]):
             Exception: what a stage has raised; a note says which stage.
             DeadlineError: `timeout` has passed.
             RuntimeClosedError: the pipeline is closed, or was before the item was through.
-            RuntimeError: the pipeline's block has not been entered.
+            RuntimeError: the pipeline's block has not been entered, or by another event loop.
         """
         limit = limit_of(timeout)
-        self._check_open()
         await checkpoint_if_late()
+        self._check_open()
         began = anyio.current_time()
         call = _Call()
         entry = Item(self._ledger, call, item, gives_up_at=began + limit, deadline=anyio.current_effective_deadline())
@@ -164,7 +176,7 @@ class Pipeline(Generic[In, Out]):
         ordered: bool = True,
         on_error: Literal["raise", "skip"] = "raise",
         limit: int | None = None,
-    ) -> Results[Out]: ...
+    ) -> PipelineResults[Out]: ...
 
     @overload
     def map(
@@ -174,7 +186,7 @@ class Pipeline(Generic[In, Out]):
         ordered: bool = True,
         on_error: Literal["collect"],
         limit: int | None = None,
-    ) -> Results[Out | Failed[In]]: ...
+    ) -> PipelineResults[Out | Failed[In]]: ...
 
     def map(
         self,
@@ -183,7 +195,7 @@ class Pipeline(Generic[In, Out]):
         ordered: bool = True,
         on_error: OnError = "raise",
         limit: int | None = None,
-    ) -> Results[Any]:
+    ) -> PipelineResults[Any]:
         """Send all items of a source through all stages; iterate over the results with `async for`.
 
         Args:
@@ -201,16 +213,16 @@ class Pipeline(Generic[In, Out]):
         Raises:
             TypeError, ValueError: no source, or an argument that makes no sense.
             RuntimeClosedError: the pipeline is closed.
-            RuntimeError: its block has not been entered.
+            RuntimeError: its block has not been entered, or by another event loop.
         """
         if on_error not in ("raise", "skip", "collect"):
             raise ValueError(f'on_error must be "raise", "skip" or "collect", not {on_error!r}')
         if limit is None:
-            limit = 2 * sum(stage.concurrency + stage.queue for stage in self.stages)
+            limit = 2 * sum(stage.concurrency + stage.queue_limit for stage in self.stages)
         limit = whole("limit", limit, 1, 1_000_000_000, "a number of items")
         self._check_open()
         run = Run(self._ledger, self._workers[0], source, ordered=ordered, on_error=on_error, limit=limit)
-        return Results(run, self._start)
+        return PipelineResults(run, self._start, self._check_home)
 
     def _start(self, run: Run) -> None:
         tasks = self._check_open()
@@ -219,24 +231,33 @@ class Pipeline(Generic[In, Out]):
         tasks.start_soon(self._feed, run)
 
     async def _feed(self, run: Run) -> None:
-        with self._vital():
-            await run.feed()
-        self._runs.discard(run)
-        self._ledger.changed.notify()
+        try:
+            with self._vital():
+                await run.feed()
+        finally:
+            self._runs.discard(run)
+            self._ledger.changed.notify()
 
     def _check_open(self) -> anyio.abc.TaskGroup:
         if self._closed:
             self._ledger.rejected += 1
-            raise RuntimeClosedError(f"{self} is closed")
+            raise RuntimeClosedError(f"{self} is closed") from self._broken
         if self._tasks is None:
             raise RuntimeError(f"{self} has not been entered: use it inside `async with pipeline:`")
+        self._check_home()
         return self._tasks
+
+    def _check_home(self) -> None:
+        if self._home is not None:
+            self._home.check(str(self))
 
     # --- the block ---
 
     async def __aenter__(self) -> Self:
         if self._block is not None:
             raise RuntimeError(f"{self} has been entered before; make another one")
+        if self._closed:
+            raise RuntimeClosedError(f"{self} is closed")
         self._block = self._running()
         return await self._block.__aenter__()
 
@@ -248,33 +269,36 @@ class Pipeline(Generic[In, Out]):
 
     @asynccontextmanager
     async def _running(self) -> AsyncIterator[Self]:
-        failures: list[Exception] = []
+        self._home = HomeLoop()
+        for workers in self._workers:
+            workers.open()
         try:
             async with anyio.create_task_group() as tasks:
                 try:
                     await self._open(tasks)
                     yield self
                     await self.close()
-                except Exception as error:
-                    failures.append(error)  # raised outside of the task group, which would put it into a group
+                except BaseException as error:
                     self._stop()
-                except BaseException:
-                    self._stop()
-                    raise
+                    if isinstance(error, anyio.get_cancelled_exc_class()):
+                        raise
+                    self._failures.insert(0, error)  # the task group would put it into a group
+            if self._failures:
+                raise self._failures.pop(0)
         finally:
             for workers in self._workers:
                 workers.close()
-        if failures:
-            raise failures.pop()
+            for failure in self._failures:  # which nobody else can tell of
+                _logger.error("%s has failed while it was closed", self, exc_info=failure)
+            self._failures.clear()
 
     async def _open(self, tasks: anyio.abc.TaskGroup) -> None:
-        if self._closed:
-            raise RuntimeClosedError(f"{self} is closed")
-        for stage in reversed(self.stages):
-            self._workers.insert(0, Workers(stage, self._workers[0] if self._workers else None))
         for workers in self._workers:
             for _ in range(workers.stage.concurrency):
-                await tasks.start(self._work, workers)
+                with contextlib.suppress(RuntimeError):  # it has ended before it had what it needs
+                    await tasks.start(self._work, workers)
+                if self._failures:
+                    raise self._failures.pop(0)
         self._tasks = tasks
 
     async def _work(self, workers: Workers, *, task_status: anyio.abc.TaskStatus[None]) -> None:
@@ -283,12 +307,15 @@ class Pipeline(Generic[In, Out]):
 
     @contextmanager
     def _vital(self) -> Generator[None]:
-        """Where the task ends by an error, which is none of an item's, all there is fails with it."""
+        """Where the task ends by an error, which is none of an item's, or is cancelled together with the block, all
+        there is ends with it, and everybody who waits is told. (Workers that are told to stop just end.)"""
         try:
             yield
+        except Exception as error:
+            self._failures.append(error)
+            self._stop(error)
         except BaseException as error:
-            if not cancelled_by_scope():
-                self._stop(None if isinstance(error, anyio.get_cancelled_exc_class()) else error)
+            self._stop(None if isinstance(error, anyio.get_cancelled_exc_class()) else error)
             raise
 
     # --- closing ---
@@ -308,30 +335,34 @@ class Pipeline(Generic[In, Out]):
 
         Raises:
             TypeError, ValueError: `grace` is no duration.
+            RuntimeError: another event loop has entered it.
         """
-        limit = math.inf
-        if grace is not None:
-            limit = 0.0 if grace == 0 and not isinstance(grace, bool) else seconds("grace", grace)
+        limit = math.inf if grace is None else seconds("grace", grace, zero=True)
+        self._check_home()
         self._closed = True
+        if self._home is None:
+            return
         for run in self._runs:
             run.stop()
         with anyio.move_on_after(limit):
             await self._ledger.changed.until(self._is_empty)
         if not self._is_empty():
             self._stop()
-        elif self._workers:
+        else:
             self._workers[0].finish()
 
     def _is_empty(self) -> bool:
         return not (self._ledger.live or self._runs or any(workers.running for workers in self._workers))
 
     def _stop(self, error: BaseException | None = None) -> None:
-        """Ends all there is, at once: items that are left fail, with `error` if there is one."""
+        """Ends all there is, at once: items that are left fail, with `error` as the cause if there is one."""
         self._closed = True
+        self._broken = self._broken or error
         for run in self._runs:
             run.stop()
         for item in list(self._ledger.live):
-            why = error or RuntimeClosedError(f"{self} was closed before the item was through")
+            why = RuntimeClosedError(f"{self} was closed before the item was through")
+            why.__cause__ = self._broken
             item.end("failed", why, for_all=True)
         for workers in self._workers:
             workers.stop()
@@ -339,7 +370,7 @@ class Pipeline(Generic[In, Out]):
     # --- what goes on ---
 
     def statistics(self) -> PipelineStatistics:
-        """What is going on right now."""
+        """What is going on right now. From another thread the numbers may be a moment apart."""
         ledger, counts = self._ledger, self._ledger.counts
         return PipelineStatistics(
             submitted=ledger.submitted,
@@ -357,5 +388,5 @@ class Pipeline(Generic[In, Out]):
         return f"pipeline {' > '.join(stage.name for stage in self.stages)}"
 
     def __repr__(self) -> str:
-        state = ", closed" if self._closed else "" if self._tasks else ", not entered"
+        state = ", closed" if self._closed else "" if self._tasks is not None else ", not entered"
         return f"<{self}{state}>"

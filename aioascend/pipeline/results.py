@@ -15,7 +15,7 @@ from aioascend.pipeline.run import Run
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Failed", "Results"]
+__all__ = ["Failed", "PipelineResults"]
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -35,23 +35,25 @@ class Failed(Generic[In]):
     item: In
     index: int
     stage: str
-    error: BaseException
+    error: Exception
 
 
-class Results(AsyncIterator[Out]):
+class PipelineResults(AsyncIterator[Out]):
     """The results of one `Pipeline.map`, for `async for`. Nothing happens before the first is asked for.
 
     When it is dropped, as by a `break` out of `async for`, closed, or when waiting for the next result is cancelled,
     its items are given up: those in a stage are cancelled, nothing more is taken from the source. `aclose` also waits
     until none of them is in a stage any more; use `contextlib.aclosing` where that matters. An async generator that was
-    the source is closed, other sources are left as they are.
+    the source is closed, other sources are left as they are. (One that is dropped before the first result was asked for
+    is just dropped.)
 
     One task at a time can ask for the next result.
     """
 
-    def __init__(self, run: Run, start: Callable[[Run], None]) -> None:
+    def __init__(self, run: Run, start: Callable[[Run], None], check_home: Callable[[], None]) -> None:
         self._run = run
         self._start = start
+        self._check_home = check_home
         self._soon: Callable[[Callable[[], object]], object] | None = None
         self._asking = False
 
@@ -64,14 +66,16 @@ class Results(AsyncIterator[Out]):
         Raises:
             StopAsyncIteration: there is none.
             RuntimeClosedError: the pipeline was closed before all of the source was taken, or was through.
+            RuntimeError: another task is waiting for one, or this is not the pipeline's event loop.
             Exception: what a stage has raised, with `on_error="raise"`; what the source has raised. A note says which
                 stage and item it was.
         """
+        self._check_home()
         if self._asking:
             raise RuntimeError("another task is already waiting for the next result of this map")
         self._asking = True
         try:
-            if self._soon is None:
+            if self._soon is None and not self._run.over:
                 self._start(self._run)
                 self._soon = _soon()
             item = await self._run.next()
@@ -89,8 +93,15 @@ class Results(AsyncIterator[Out]):
         return result  # type: ignore[no-any-return]
 
     async def aclose(self) -> None:
-        """Give up what is left, and wait until none of it is in a stage. May be called again."""
+        """Give up what is left, and wait until none of it is in a stage. May be called again.
+
+        Raises:
+            RuntimeError: this is not the pipeline's event loop.
+        """
+        self._check_home()
         self._run.give_up()
+        if self._soon is None:  # nobody else has had the source
+            await self._run.let_go()
         await self._run.left()
 
     def __del__(self) -> None:

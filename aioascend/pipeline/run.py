@@ -9,12 +9,13 @@ from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
 from typing import Any, Literal, NoReturn
 
 import anyio
+import anyio.lowlevel
 
-from aioascend._cancels import cancelled_by_scope
 from aioascend._closing import GRACE_S
 from aioascend._debug import add_note
+from aioascend._signals import Signal
 from aioascend.errors import RuntimeClosedError
-from aioascend.pipeline.items import Item, Ledger, Owner, Signal
+from aioascend.pipeline.items import Item, Ledger, Owner, told
 from aioascend.pipeline.workers import Workers
 
 OnError = Literal["raise", "skip", "collect"]
@@ -49,7 +50,7 @@ class Run(Owner):
         self._pulling: anyio.CancelScope | None = None
         self._stopped = False  # nothing more is taken from the source
         self._fed = False  # and nothing more comes from there
-        self._failure: BaseException | None = None  # which ends it, after the results
+        self._failure: Exception | None = None  # which ends it, after the results
         self.feeding = False  # set by whoever starts the task
         self.over = False
 
@@ -125,27 +126,28 @@ class Run(Owner):
 
     async def feed(self) -> None:
         """Takes items from the source as long as it has any, and there is room."""
+        self._failure = RuntimeClosedError("the pipeline was closed before all of the source was taken")
         try:
             await self._feed()
-            if not self.over and self._failure is None:
-                self._failure = RuntimeClosedError("the pipeline was closed before all of the source was taken")
         except StopAsyncIteration:
-            pass
+            self._failure = None
         except BaseException as error:
-            if not isinstance(error, (Exception, anyio.get_cancelled_exc_class())) or cancelled_by_scope():
-                raise
-            add_note(error, f"from the source, after {self._count} items")
-            self._failure = error
+            failure = told(error, "the source")
+            add_note(failure, f"from the source, after {self._count} items")
+            self._failure = failure
         finally:
-            await self._let_go()
-            self._fed, self.feeding = True, False
-            self._arrived.notify()
-            self._ledger.changed.notify()
+            try:
+                await self.let_go()
+            finally:
+                self._fed, self.feeding = True, False
+                self._arrived.notify()
+                self._ledger.changed.notify()
 
     async def _feed(self) -> None:
         while not self._stopped:
             with anyio.CancelScope() as self._pulling:
                 await self._freed.until(lambda: len(self._live) + len(self._ended) < self._limit)
+                await anyio.lowlevel.checkpoint()  # not every source has one
                 value = await self._pull()
             if self._pulling.cancelled_caught:
                 return
@@ -156,20 +158,21 @@ class Run(Owner):
             del value, source
             await self._first.put(item)
 
-    async def _let_go(self) -> None:
+    async def let_go(self) -> None:
         """Closes an async generator, for nobody else could; of anything else the reference goes."""
         source, self._source = self._source, None
-        del self._pull
+        self._pull = _nothing
         if not inspect.isasyncgen(source):
             return
         try:
             with anyio.move_on_after(GRACE_S, shield=True):
                 await source.aclose()
-        except Exception as error:
+        except BaseException as error:
+            failure = told(error, "the end of the source")
             if self.over or self._failure is not None:
-                _logger.exception("closing the source of a map failed")
+                _logger.error("closing the source of a map failed", exc_info=failure)
             else:
-                self._failure = error
+                self._failure = failure
 
 
 def raise_free_of_cycles(error: BaseException) -> NoReturn:
@@ -194,3 +197,7 @@ def puller(source: Source) -> Callable[[], Awaitable[Any]]:
         raise StopAsyncIteration
 
     return pull
+
+
+async def _nothing() -> Any:
+    raise StopAsyncIteration

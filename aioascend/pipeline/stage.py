@@ -39,13 +39,20 @@ class Stage(Generic[In, Out]):
         function: Called with an item; what it returns goes to the next stage. An `async def`, or whatever returns
             something to be awaited, such as a `Model`.
         concurrency: Workers, that is, how many items are in the function at the same time.
-        queue: How many items may wait in front of it; what comes before has to wait when they are so many.
+        queue_limit: How many items may wait in front of it; what comes before has to wait when they are so many.
         streams: The function is called with an item and a stream. From a `Device`, each worker has a stream of its own;
             from a pool, each call borrows one, and calls take turns as the pool has it.
         thread: `function` is an ordinary one, and is called in a worker thread. That cannot be stopped: when nobody
             waits for the item any more, the worker is busy until the function returns, and what it returns is dropped.
             When the pipeline is stopped the thread is left to itself.
         name: What messages and statistics call it; by default the name of the function.
+
+    Attributes:
+        function: What is called.
+        name: What messages and statistics call it.
+        concurrency: Workers.
+        queue_limit: How many items may wait in front of it.
+        thread: Whether the function is called in worker threads.
 
     Raises:
         TypeError, ValueError: an argument that makes no sense, or a function that cannot be a stage.
@@ -57,7 +64,7 @@ class Stage(Generic[In, Out]):
         function: Callable[[In], Awaitable[Out]],
         *,
         concurrency: int = 1,
-        queue: int = 2,
+        queue_limit: int = 2,
         thread: Literal[False] = False,
         name: str | None = None,
     ) -> None: ...
@@ -69,7 +76,7 @@ class Stage(Generic[In, Out]):
         *,
         streams: StreamMaker | StreamLender,
         concurrency: int = 1,
-        queue: int = 2,
+        queue_limit: int = 2,
         thread: Literal[False] = False,
         name: str | None = None,
     ) -> None: ...
@@ -81,7 +88,7 @@ class Stage(Generic[In, Out]):
         *,
         thread: Literal[True],
         concurrency: int = 1,
-        queue: int = 2,
+        queue_limit: int = 2,
         name: str | None = None,
     ) -> None: ...
 
@@ -90,7 +97,7 @@ class Stage(Generic[In, Out]):
         function: Callable[..., Any],
         *,
         concurrency: int = 1,
-        queue: int = 2,
+        queue_limit: int = 2,
         streams: StreamMaker | StreamLender | None = None,
         thread: bool = False,
         name: str | None = None,
@@ -104,7 +111,7 @@ class Stage(Generic[In, Out]):
             getattr(function, "__name__", None) or getattr(function, "name", None) or type(function).__name__
         )
         self.concurrency = whole("concurrency", concurrency, 1, 10_000, "a number of workers")
-        self.queue = whole("queue", queue, 0, 1_000_000, "a number of items")
+        self.queue_limit = whole("queue_limit", queue_limit, 0, 1_000_000, "a number of items")
         self.thread = bool(thread)
         self._streams = streams
         self._check()
@@ -139,7 +146,18 @@ class Stage(Generic[In, Out]):
 
     def _in_thread(self) -> Callable[[In], Awaitable[Out]]:
         limiter = anyio.CapacityLimiter(1)
-        return lambda item: anyio.to_thread.run_sync(self.function, item, limiter=limiter, abandon_on_cancel=True)
+        return lambda item: anyio.to_thread.run_sync(self._return, item, limiter=limiter, abandon_on_cancel=True)
+
+    def _return(self, item: In) -> Out:
+        returned: Out = self.function(item)
+        if inspect.isawaitable(returned):
+            if inspect.iscoroutine(returned):
+                returned.close()
+            raise TypeError(
+                f"stage {self.name!r} has returned {type(returned).__name__}, which has to be awaited, and a thread "
+                "cannot: leave out thread=True"
+            )
+        return returned
 
     async def _call(self, *arguments: Any) -> Out:
         returned = self.function(*arguments)

@@ -8,10 +8,10 @@ from typing import Any
 
 import anyio
 import anyio.abc
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-from aioascend._cancels import cancelled_by_scope
 from aioascend._debug import add_note
-from aioascend.pipeline.items import Item
+from aioascend.pipeline.items import Item, told
 from aioascend.pipeline.stage import Stage
 from aioascend.pipeline.statistics import StageStatistics
 
@@ -19,16 +19,22 @@ from aioascend.pipeline.statistics import StageStatistics
 class Workers:
     """Runs a stage, as many items at the same time as it has workers, and hands on to the next one."""
 
+    _send: MemoryObjectSendStream[Item]
+    _receive: MemoryObjectReceiveStream[Item]
+
     def __init__(self, stage: Stage[Any, Any], following: Workers | None) -> None:
         self.stage = stage
         self._following = following
-        self._send, self._receive = anyio.create_memory_object_stream[Item](stage.queue)
         self._left = stage.concurrency
         self._scopes: list[anyio.CancelScope] = []
         self._waiting = self._running = self._done = self._failed = self._skipped = self._cancelled = 0
         self._busy = 0.0
 
     # --- from outside ---
+
+    def open(self) -> None:
+        """Before anything is put in, and before `work`."""
+        self._send, self._receive = anyio.create_memory_object_stream[Item](self.stage.queue_limit)
 
     async def put(self, item: Item) -> None:
         """Hands an item over, as soon as there is room."""
@@ -39,9 +45,11 @@ class Workers:
         except anyio.WouldBlock:
             with anyio.CancelScope() as scope:  # when the item ends meanwhile, nobody has to wait for its place
                 item.scope = scope
-                await self._send.send(item)
-            if item.scope is scope:  # it is not yet with a worker
-                item.scope = None
+                try:
+                    await self._send.send(item)
+                finally:
+                    if item.scope is scope:  # it is not yet with a worker
+                        item.scope = None
 
     def given_up(self) -> None:
         """An item that was waiting here has ended."""
@@ -127,14 +135,16 @@ class Workers:
                 item.value = await call(item.value)
         except BaseException as error:
             item.scope = None
-            if not isinstance(error, (Exception, anyio.get_cancelled_exc_class())) or cancelled_by_scope():
+            try:
+                failure = told(error, f"stage {self.stage.name!r}")
+            except BaseException:  # the worker itself is to end
                 self._cancelled += 1
-                raise  # the worker itself is to end
+                raise
             if not item.ended:
-                add_note(error, f"in stage {self.stage.name!r}{_of(item)}")
+                add_note(failure, f"in stage {self.stage.name!r}{_of(item)}")
                 self._failed += 1
                 self._skipped += item.owner.drops_failures()
-                item.end("failed", error, stage=self.stage.name)
+                item.end("failed", failure, stage=self.stage.name)
                 return False
         finally:
             item.scope = None

@@ -84,7 +84,7 @@ class StreamPool:
         self._held: dict[Stream, _debug.Stack | None] = {}  # with where they were acquired
         self._draining: dict[Stream, _native.Operation] = {}
         self._replaced = self._retired = 0
-        self._requested = self._acquired = self._waiting = self._timed_out = self._cancelled = self._failed = 0
+        self._submitted = self._acquired = self._waiting = self._timed_out = self._cancelled = self._failed = 0
 
     # --- life ---
 
@@ -197,20 +197,22 @@ class StreamPool:
             ResourceError: the device has not a single stream left; with a few the pool makes do.
             DeviceLostError: the device is out of service.
             RuntimeClosedError: the pool or the device is closed.
-            RuntimeError: another event loop has entered the pool.
+            RuntimeError: the pool has not been entered, or by another event loop.
         """
         limit = limit_of(timeout)
         priority = check_priority(priority)
         return StreamLease(self, Request(limit, priority, _debug.here()))
 
     async def _take(self, request: Request) -> Stream:
-        if self._open and not self._closed:
+        if not self._open and not self._closed:
+            raise RuntimeError(f"{self!r} has not been entered: async with aioascend.StreamPool(...) as pool")
+        if not self._closed:
             self._home.check(repr(self))
         await checkpoint_if_late()
-        self._requested += 1
+        self._submitted += 1
         try:
-            if self._closed or not self._open:
-                raise RuntimeClosedError(f"{self!r}{'' if self._closed else ': enter it with `async with`'}")
+            if self._closed:
+                raise RuntimeClosedError(repr(self))
             self.device._core.check("StreamPool.acquire")
         except AioascendError:
             self._failed += 1
@@ -347,7 +349,7 @@ class StreamPool:
             created=self._supply.created if self._open else 0,
             replaced=self._replaced,
             retired=self._retired,
-            requested=self._requested,
+            submitted=self._submitted,
             acquired=self._acquired,
             waiting=self._waiting,
             timed_out=self._timed_out,

@@ -13,7 +13,7 @@ class StreamPoolStatistics:
     """A snapshot. At any moment
 
     - `size = idle + held + draining`, and `created = size + replaced + retired`,
-    - `requested = acquired + waiting + timed_out + cancelled + failed`.
+    - `submitted = acquired + waiting + timed_out + cancelled + failed`.
 
     Attributes:
         wanted: Streams that it may have at most.
@@ -24,7 +24,7 @@ class StreamPoolStatistics:
         created: Streams that it has made so far.
         replaced: Those that it has thrown away, as they took no more work.
         retired: Those that it has closed, as they had not been used for long, or as it was closed itself.
-        requested: Calls of `acquire` so far.
+        submitted: Calls of `acquire` so far.
         acquired: Those that got a stream.
         waiting: Those that wait for one.
         timed_out: Those that raised `DeadlineError`.
@@ -40,7 +40,7 @@ class StreamPoolStatistics:
     created: int
     replaced: int
     retired: int
-    requested: int
+    submitted: int
     acquired: int
     waiting: int
     timed_out: int

@@ -11,7 +11,7 @@ import anyio
 from aioascend._arguments import whole
 from aioascend._words import counted
 from aioascend.device import Device
-from aioascend.errors import AclError, error_from_code
+from aioascend.errors import AclError, RuntimeClosedError, error_from_code
 from aioascend.stream import Stream
 
 if TYPE_CHECKING:
@@ -110,6 +110,9 @@ class Supply:
                 else:
                     self.created += 1
                     self._customer._offer(stream)
+        except BaseException as error:  # the block has been cancelled, or the process is to end
+            self._customer._refuse(RuntimeClosedError(f"the block of the pool has ended by {error!r}"))
+            raise
         finally:
             self._creating = False
             self._customer._look()

@@ -7,8 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
-import anyio
-
 from aioascend.errors import QueueFullError, fresh
 from aioascend.scheduler.policies import Policy
 from aioascend.scheduler.requests import Request, Waiting
@@ -26,80 +24,94 @@ class Dispatch(Generic[U]):
     Args:
         units: What calls are spread over.
         policy: Chooses among those that have room.
-        waiting: Where requests wait.
         kinds: The share of all slots that requests of a kind may have.
+        limit: How many requests may wait; None if those beyond it wait as well.
+
+    Attributes:
         recover: Begins to bring a unit back; None if nobody does.
+        now: The clock of the loop, once there is one.
     """
 
+    recover: Callable[[SchedulerUnit[U]], None] | None = None
+
     def __init__(
-        self,
-        units: Sequence[SchedulerUnit[U]],
-        policy: Policy,
-        waiting: Waiting,
-        kinds: Mapping[str, float],
-        recover: Callable[[SchedulerUnit[U]], None] | None,
+        self, units: Sequence[SchedulerUnit[U]], policy: Policy, kinds: Mapping[str, float], limit: int | None
     ) -> None:
         self.units = units
-        self.waiting = waiting
+        self.waiting = Waiting()
         self.counts: Counter[str] = Counter()
+        self.now: Callable[[], float] = float  # 0, always
         self._policy = policy
         self._kinds = kinds
         self._of_kind: Counter[str] = Counter()
-        self._recover = recover
+        self._limit = limit
         self._went_out = False
+
+    def open(self, now: Callable[[], float]) -> None:
+        """In the loop."""
+        self.now = now
+        for unit in self.units:
+            unit.open(now())
 
     # --- requests ---
 
-    def enter(self, request: Request, *, wait: bool) -> None:
+    def enter(self, request: Request) -> None:
         """A new request: it gets a unit, waits, or is told that nobody can take it.
 
         Raises:
             QueueFullError: there is no room, and it is not to wait for it.
         """
-        self.look_for_returned()
-        if not self.place(request):
-            request.error = self.hopeless(request)
-            if request.error is None and self.waiting.full and not wait:
-                self.counts["rejected"] += 1
-                depth, limit = len(self.waiting), self.waiting.limit
-                raise QueueFullError("the queue of the scheduler", depth, limit, self._retry_after())
-            self.waiting.add(request)
         self.counts["submitted"] += 1
-        if self._went_out:
-            self.go_on()
-
-    def _retry_after(self) -> float | None:
-        """Seconds in which one call ends, by how fast they have been ending."""
-        rate = sum(1 / unit.service for unit in self.units if unit.state == "ok" and unit.service)
-        return 1 / rate if rate else None
+        self._queue(request)
+        depth = len(self.waiting) - 1
+        if self._limit is not None and request.unit is None and request.error is None and depth >= self._limit:
+            self.waiting.remove(request)
+            self.counts["submitted"] -= 1
+            self.counts["rejected"] += 1
+            raise QueueFullError("the queue of the scheduler", depth, self._limit, self._retry_after())
 
     def run_again(self, request: Request, unit: SchedulerUnit[U]) -> None:
         """It has failed, through no fault of its own, and waits once more."""
         request.retries -= 1
+        self.counts["retried"] += 1
+        self.put_back(request, unit)
+
+    def put_back(self, request: Request, unit: SchedulerUnit[U]) -> None:
+        """It does not go to this unit, and gets another one, at its turn."""
         self._take_back(request, unit)
         request.woken = None
-        self.counts["retried"] += 1
-        self.waiting.put_back(request)
-        self.go_on()
+        self._queue(request)
 
-    def place(self, request: Request) -> bool:
-        """Gives it a unit, if one that may have it has room."""
-        while True:
-            able = [unit for unit in self.units if unit.state == "ok" and _may_go_to(request, unit)]
-            if request.affinity is not None and able:
-                able = [max(able, key=lambda unit: _affinity(request.affinity, unit.index))]
-            free = [unit for unit in able if unit.taken < unit.limit]
-            if not free or not self._kind_has_room(request.kind):
-                return False
-            chosen = free[0] if len(free) == 1 else self._chosen(free)
-            trouble = chosen.trouble()
-            if trouble is None:
-                chosen.take(anyio.current_time())
-                request.unit, request.lives = chosen, chosen.lives
-                if request.kind is not None:
-                    self._of_kind[request.kind] += 1
-                return True
+    def _queue(self, request: Request) -> None:
+        self.waiting.add(request)
+        self.go_on()
+        if request.unit is None and request.error is None:
+            request.error = self._hopeless(request)
+
+    def _retry_after(self) -> float | None:
+        """Seconds in which one call ends, by how fast they have been ending."""
+        rate = sum(1 / unit.service_seconds for unit in self.units if unit.state == "ok" and unit.service_seconds)
+        return 1 / rate if rate else None
+
+    def _place(self, request: Request) -> bool:
+        """Gives it a unit, if one that may have it has room. A unit that is found to be out of service is taken out,
+        and nothing else done: it may be the turn of somebody else then."""
+        able = [unit for unit in self.units if unit.state == "ok" and request.accepts(unit)]
+        if request.affinity is not None and able:
+            able = [max(able, key=lambda unit: _affinity(request.affinity, unit.index))]
+        free = [unit for unit in able if unit.taken < unit.limit]
+        if not free or not self._kind_has_room(request.kind):
+            return False
+        chosen = free[0] if len(free) == 1 else self._chosen(free)
+        trouble = chosen.trouble()
+        if trouble is not None:
             self.take_out(chosen, trouble)
+            return False
+        chosen.take(self.now())
+        request.unit = chosen
+        if request.kind is not None:
+            self._of_kind[request.kind] += 1
+        return True
 
     def _chosen(self, free: Sequence[SchedulerUnit[U]]) -> SchedulerUnit[U]:
         chosen = self._policy(free)
@@ -113,15 +125,21 @@ class Dispatch(Generic[U]):
         slots = sum(unit.limit for unit in self.units if unit.state == "ok")
         return self._of_kind[kind] < max(1, int(self._kinds[kind] * slots))
 
-    def hopeless(self, request: Request) -> Exception | None:
+    def _hopeless(self, request: Request) -> Exception | None:
         """Why nobody can take it, now or soon; None if somebody can."""
         if self.possible(request):
             return None
-        return next((unit.error for unit in self.units if _may_go_to(request, unit)), None)
+        return next((unit.error for unit in self._wanted(request) if unit.error is not None), None)
 
     def possible(self, request: Request) -> bool:
-        """Whether somebody can take it, now or soon."""
-        return any(unit.state != "failed" and _may_go_to(request, unit) for unit in self.units)
+        """Whether somebody can take it, now or soon. What comes back has not been tried yet."""
+        return any(
+            unit.state == "recovering" or (unit.state == "ok" and request.accepts(unit))
+            for unit in self._wanted(request)
+        )
+
+    def _wanted(self, request: Request) -> Sequence[SchedulerUnit[U]]:
+        return self.units if request.pinned is None else [self.units[request.pinned]]
 
     @property
     def idle(self) -> bool:
@@ -131,7 +149,7 @@ class Dispatch(Generic[U]):
     def refuse(self, error: Exception) -> None:
         """All that wait raise the error."""
         for request in self.waiting:
-            request.error = error
+            request.error = request.error or error
             request.wake()
 
     def leave(self, request: Request, outcome: str) -> None:
@@ -147,15 +165,16 @@ class Dispatch(Generic[U]):
         """The slot, of a request that is over or runs again."""
         if request.kind is not None:
             self._of_kind[request.kind] -= 1
-        unit.give_back(anyio.current_time())
-        request.unit = request.began = None
+        unit.give_back(self.now())
+        request.unit = request.callee = request.began = None
 
-    def abandon(self, request: Request, unit: SchedulerUnit[U], outcome: str) -> None:
-        """It is over, and what it began on the device goes on: the slot stays taken until `settled`."""
+    def abandon(self, unit: SchedulerUnit[Any], outcome: str) -> None:
+        """A request of the unit is over, and what it began on the device goes on: the slot stays taken until
+        `settled`."""
         unit.abandoned += 1
         self.counts[outcome] += 1
 
-    def settled(self, request: Request, unit: SchedulerUnit[U]) -> None:
+    def settled(self, request: Request, unit: SchedulerUnit[Any]) -> None:
         """What it had begun on the device is over."""
         unit.abandoned -= 1
         self._take_back(request, unit)
@@ -163,33 +182,45 @@ class Dispatch(Generic[U]):
 
     def go_on(self) -> None:
         """Gives units to those who wait, after something has changed."""
-        self.look_for_returned()
-        now = anyio.current_time()
+        self._look_for_returned()
+        while not self._hand_out():
+            pass
+        if self._went_out:
+            self._went_out = False
+            for request in self.waiting:
+                request.error = request.error or self._hopeless(request)
+                if request.error is not None:
+                    request.wake()
+
+    def _hand_out(self) -> bool:
+        """False: a unit has been found to be out of service, so whose turn it is has to be looked at again."""
+        now, queue = self.now(), self.waiting.queue
+        in_service = self._in_service()
         refused: set[tuple[Hashable, ...]] = set()
-        queue, position = self.waiting.queue, 0
+        position = 0
         while position < len(queue) and self._has_room():
             request = queue[position]
+            position += 1
             if request.error is not None or request.deadline <= now or request.sort in refused:
-                position += 1  # the first two are about to leave by themselves
-                continue
+                continue  # the first two are about to leave by themselves
             try:
-                placed = self.place(request)
+                placed = self._place(request)
             except Exception as error:  # of the policy, which is the user's
                 request.error = error
                 request.wake()
                 continue
             if placed:
-                self.waiting.remove(request)
+                position -= 1
+                del queue[position]
                 request.wake()
-                position = 0  # somebody may have moved up from the door
+            elif self._in_service() < in_service:
+                return False
             else:
                 refused.add(request.sort)
-        if self._went_out:
-            self._went_out = False
-            for request in self.waiting:
-                request.error = request.error or self.hopeless(request)
-                if request.error is not None:
-                    request.wake()
+        return True
+
+    def _in_service(self) -> int:
+        return sum(unit.state == "ok" for unit in self.units)
 
     def _has_room(self) -> bool:
         return any(unit.state == "ok" and unit.taken < unit.limit for unit in self.units)
@@ -202,9 +233,8 @@ class Dispatch(Generic[U]):
             return
         unit.state, unit.error = "failed", fresh(error)
         self._went_out = True
-        if self._recover is not None:
-            unit.state = "recovering"
-            self._recover(unit)
+        if self.recover is not None:
+            self.recover(unit)
 
     def has_failed(self, unit: SchedulerUnit[U], error: Exception) -> None:
         """It could not be brought back this time."""
@@ -212,38 +242,35 @@ class Dispatch(Generic[U]):
         self._went_out = True
         self.go_on()
 
-    def come_back(self, unit: SchedulerUnit[U], fresh: U | None = None) -> None:
+    def come_back(self, unit: SchedulerUnit[U]) -> None:
         """It takes calls again."""
-        unit.come_back(fresh)
+        unit.come_back()
         self.go_on()
 
-    def look_for_returned(self) -> None:
+    def _look_for_returned(self) -> None:
         """A unit whose device has come back takes calls again, unless somebody else sees to that."""
         for unit in self.units:
-            if unit.state == "failed" and self._recover is None and unit.device is not None and unit.trouble() is None:
+            if unit.state == "failed" and self.recover is None and unit.device is not None and unit.trouble() is None:
                 unit.come_back()
 
     def statistics(self) -> SchedulerStatistics:
         """A snapshot."""
-        now = anyio.current_time()
+        now = self.now()
         units = tuple(unit.statistics(now) for unit in self.units)
+        waiting = list(self.waiting)
         return SchedulerStatistics(
             submitted=self.counts["submitted"],
             ok=self.counts["ok"],
             failed=self.counts["failed"],
             cancelled=self.counts["cancelled"],
             timed_out=self.counts["timed_out"],
-            waiting=len(self.waiting),
+            waiting=len(waiting),
             running=sum(unit.running for unit in units),
             rejected=self.counts["rejected"],
             retried=self.counts["retried"],
-            oldest_wait=now - min((request.made for request in self.waiting), default=now),
+            oldest_wait=now - min((request.made for request in waiting), default=now),
             units=units,
         )
-
-
-def _may_go_to(request: Request, unit: SchedulerUnit[U]) -> bool:
-    return unit.index not in request.tried and request.pinned in (None, unit.index)
 
 
 def _affinity(key: Hashable, index: int) -> int:

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import anyio
 
+from aioascend._cancels import cancelled_by_scope, stray
 from aioascend._closing import GRACE_S
 from aioascend.device import Device
 from aioascend.errors import AclError
+from aioascend.scheduler.cancels import is_cancelled
 
 if TYPE_CHECKING:
     from aioascend.scheduler.scheduler import Scheduler
@@ -40,8 +42,13 @@ class Loaded(Generic[U]):
         self._load = load
         self._units: list[U] = []
         self._make = make
+        self._entered = False
 
     async def __aenter__(self) -> Scheduler[U]:
+        if self._entered:
+            raise RuntimeError("a scheduler over devices has been entered before; make another one")
+        self._entered = True
+        self._resetting = {device.index: anyio.Lock() for device in self._devices}
         loaded: dict[int, U] = {}
         failures: list[Exception] = []
 
@@ -50,6 +57,11 @@ class Loaded(Generic[U]):
                 loaded[index] = await self._load(device)
             except Exception as error:
                 failures.append(error)
+            except anyio.get_cancelled_exc_class() as cancel:
+                if cancelled_by_scope():
+                    raise
+                failures.append(stray(f"loading the unit of device {device.index}", cancel))
+            if failures:
                 group.cancel_scope.cancel()
 
         try:
@@ -63,14 +75,15 @@ class Loaded(Generic[U]):
             return await self._scheduler.__aenter__()
         except BaseException:
             with anyio.move_on_after(GRACE_S, shield=True):
-                await self._close(list(loaded.values()))
+                await _close_all(list(loaded.values()))
             raise
 
     async def _load_again(self, unit: U) -> U:
         index = next(index for index, one in enumerate(self._units) if one is unit)
         device = self._devices[index]
-        if device.health().state == "failed":
-            await device.reset()
+        async with self._resetting[device.index]:  # another unit of it may be about to be loaded again, too
+            if device.health().state == "failed":
+                await device.reset()
         await _close(unit)
         self._units[index] = fresh = await self._load(device)
         return fresh
@@ -82,23 +95,31 @@ class Loaded(Generic[U]):
             await self._scheduler.__aexit__(kind, error, traceback)
         finally:
             with anyio.CancelScope() if error is None else anyio.move_on_after(GRACE_S, shield=True):
-                await self._close(self._units)
+                await _close_all(self._units)
 
-    async def _close(self, units: Sequence[U]) -> None:
-        failures: list[Exception] = []
-        for unit in units:
-            try:
-                await _close(unit)
-            except Exception as error:  # noqa: PERF203 - the others are closed all the same
-                failures.append(error)
-        if failures:
-            raise failures[0]
+
+async def _close_all(units: Sequence[Any]) -> None:
+    """One that cannot be closed, or a cancel, keeps none of the others open."""
+    failures: list[BaseException] = []
+    for unit in units:
+        try:
+            await _close(unit)
+        except BaseException as error:  # noqa: PERF203 - see above
+            failures.append(error)
+    failures.sort(key=lambda failure: isinstance(failure, Exception))  # a cancel goes first
+    if failures:
+        raise failures[0]
 
 
 async def _close(unit: Any) -> None:
-    if hasattr(unit, "close"):
-        try:
-            await unit.close()
-        except AclError as error:
-            if error.retry != "gone":  # that a lost device refuses what belongs to closing is no news
-                raise
+    if not hasattr(unit, "close"):
+        return
+    try:
+        await unit.close()
+    except AclError as error:
+        if error.retry != "gone":  # that a lost device refuses what belongs to closing is no news
+            raise
+    except anyio.get_cancelled_exc_class() as cancel:
+        if is_cancelled():
+            raise
+        raise stray(f"closing {unit!r}", cancel) from cancel

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TypeVar
 
 from aioascend._arguments import whole
@@ -24,15 +24,15 @@ def check_units(units: Sequence[U]) -> list[U]:
     return list(units)
 
 
-def check_policy(policy: str | Policy) -> Callable[[], Policy]:
-    """What makes the policy."""
+def check_policy(policy: str | Policy) -> Policy:
+    """The function."""
     if isinstance(policy, str):
         if policy not in POLICIES:
             raise ValueError(f"policy must be a function or one of {', '.join(POLICIES)}, not {policy!r}")
-        return POLICIES[policy]
+        return POLICIES[policy]()
     if not callable(policy):
         raise TypeError(f"policy must be a function or one of {', '.join(POLICIES)}, not {policy!r}")
-    return lambda: policy
+    return policy
 
 
 def check_kinds(kinds: Mapping[str, float] | None) -> dict[str, float]:

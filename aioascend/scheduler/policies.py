@@ -17,8 +17,8 @@ Policy = Callable[[Sequence[Unit]], Unit]
 
 def _finish(units: Sequence[Unit]) -> Callable[[Unit], float]:
     """When a unit would be done with one more call. One not measured yet is taken for as fast as the fastest."""
-    fastest = min((unit.service for unit in units if unit.service is not None), default=1.0)
-    return lambda unit: (unit.taken + 1) * (fastest if unit.service is None else unit.service)
+    fastest = min((unit.service_seconds for unit in units if unit.service_seconds is not None), default=1.0)
+    return lambda unit: (unit.taken + 1) * (fastest if unit.service_seconds is None else unit.service_seconds)
 
 
 def _least_loaded() -> Policy:

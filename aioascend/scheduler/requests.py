@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import bisect
-from collections import deque
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -22,34 +21,45 @@ class Request:
 
     Attributes:
         deadline: Until when its timeout lets it begin.
-        key: When its turn is: the time when it was made, and later the less urgent it is.
+        turn: When its turn is: the time when it was made, and later the less urgent it is.
         unit: The unit that has it; None while it waits.
-        lives: That of the unit when it got it.
+        callee: What of the unit is called, and `lives`, that of the unit then.
         began: When the call was made on the unit; None before.
         calls: How many calls have been made for it.
         error: What it ends with, as nobody can take it.
-        tried: Indices of units that cannot do it.
+        tried: Units that cannot do it, by their index and lives.
         woken: Set when it has a unit or an error; None before its caller waits.
     """
 
     made: float
-    key: float
+    turn: float
     deadline: float
     pinned: int | None
     affinity: Hashable
     kind: str | None
     retries: int
     unit: SchedulerUnit[Any] | None = None
+    callee: Any = None
     lives: int = 0
     began: float | None = None
     calls: int = 0
     error: Exception | None = None
-    tried: frozenset[int] = frozenset()
+    tried: frozenset[tuple[int, int]] = frozenset()
     woken: anyio.Event | None = None
+
+    def begin(self, unit: SchedulerUnit[Any], now: float) -> Any:
+        """What is called, now."""
+        self.callee, self.lives, self.began = unit.unit, unit.lives, now
+        self.calls += 1
+        return self.callee
 
     def wake(self) -> None:
         if self.woken is not None:
             self.woken.set()
+
+    def accepts(self, unit: SchedulerUnit[Any]) -> bool:
+        """Whether it may go to the unit as that is now."""
+        return self.pinned in (None, unit.index) and (unit.index, unit.lives) not in self.tried
 
     @property
     def sort(self) -> tuple[Hashable, ...]:
@@ -58,40 +68,20 @@ class Request:
 
 
 class Waiting:
-    """Requests in the order of their keys, at most `limit`; behind them those that wait for a place, as they came."""
+    """Requests in the order of their turns."""
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
+    def __init__(self) -> None:
         self.queue: list[Request] = []
-        self._door: deque[Request] = deque()
-
-    @property
-    def full(self) -> bool:
-        return len(self.queue) >= self.limit
 
     def __len__(self) -> int:
-        return len(self.queue) + len(self._door)
+        return len(self.queue)
 
     def __iter__(self) -> Iterator[Request]:
-        yield from self.queue
-        yield from self._door
+        """Those that wait now; they may leave meanwhile."""
+        return iter(self.queue.copy())
 
     def add(self, request: Request) -> None:
-        """At its place if there is room, otherwise at the door."""
-        if self.full:
-            self._door.append(request)
-        else:
-            self.put_back(request)
-
-    def put_back(self, request: Request) -> None:
-        """At its place even if there is no room: it has been in the queue before."""
-        bisect.insort(self.queue, request, key=lambda one: one.key)
+        bisect.insort(self.queue, request, key=lambda one: one.turn)
 
     def remove(self, request: Request) -> None:
-        """Wherever it is; the first at the door gets its place."""
-        if request in self._door:
-            self._door.remove(request)
-            return
         self.queue.remove(request)
-        while self._door and not self.full:
-            self.put_back(self._door.popleft())

@@ -20,10 +20,10 @@ class UnitStatistics:
         abandoned: Slots that are taken by work on the device whose caller has gone.
         ok: Calls that have succeeded on it.
         failed: Calls that have failed on it, those that were run again elsewhere included.
-        service: Seconds that it takes for a call when it is busy, as of late; None before the first has succeeded.
-        busy: Seconds in which it had at least one call.
+        service_seconds: What it takes for a call when it is busy, as of late; None before the first has succeeded.
+        busy_seconds: Time in which it had at least one call.
         busy_rate: Share of the time since the scheduler was entered in which it had. For the rate between two
-            snapshots take the difference of `busy`.
+            snapshots take the difference of `busy_seconds`.
     """
 
     state: Literal["ok", "recovering", "failed"]
@@ -32,20 +32,21 @@ class UnitStatistics:
     abandoned: int
     ok: int
     failed: int
-    service: float | None
-    busy: float
+    service_seconds: float | None
+    busy_seconds: float
     busy_rate: float
 
 
 @dataclass(frozen=True)
 class SchedulerStatistics:
-    """A snapshot. At any moment submitted = ok + failed + cancelled + timed_out + waiting + running.
+    """A snapshot. At any moment submitted = ok + failed + cancelled + timed_out + waiting + running; other threads than
+    that of the scheduler's loop may see a request between two of them.
 
     Attributes:
         submitted: Requests that were taken.
         ok: Those that have a result.
         failed: Those that have raised an error.
-        cancelled: Those whose caller was cancelled.
+        cancelled: Those whose caller was cancelled, or whose scopes' deadline passed.
         timed_out: Those that have raised `DeadlineError`.
         waiting: Those that no unit has begun with.
         running: Those that a unit is at.

@@ -3,14 +3,19 @@
 
 from __future__ import annotations
 
-from typing import Generic, Literal, TypeVar
+import contextlib
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from aioascend.device import Device
 from aioascend.errors import RuntimeClosedError
+from aioascend.model import Model
 from aioascend.scheduler.statistics import UnitStatistics
 from aioascend.stream import Stream
 
-__all__ = ["SchedulerUnit"]
+if TYPE_CHECKING:
+    from aioascend._native import Operation
+
+__all__ = ["SchedulerUnit", "work_on"]
 
 U = TypeVar("U")
 
@@ -23,27 +28,29 @@ class SchedulerUnit(Generic[U]):
     Attributes:
         index: Its place in `Scheduler.units`.
         unit: What is called.
-        limit: How many calls it may have at the same time.
+        limit: How many calls it may have at the same time, the scheduler's `concurrency`.
         taken: How many it has.
-        service: Seconds that it takes for a call when it is busy, as of late; None before the first has succeeded.
+        service_seconds: What it takes for a call when it is busy, as of late; None before the first has succeeded.
     """
 
-    def __init__(self, index: int, unit: U, limit: int, now: float) -> None:
+    def __init__(self, index: int, unit: U, limit: int) -> None:
         self.index = index
         self.unit = unit
         self.limit = limit
         self.taken = 0
-        self.service: float | None = None
+        self.service_seconds: float | None = None
         self.state: Literal["ok", "recovering", "failed"] = "ok"
         self.error: Exception | None = None
         self.lives = 0  # how often it has come back
         self.abandoned = 0
         self._ok = 0
         self._failed = 0
-        self._entered = now
         self._busy = 0.0
-        self._busy_since = now
-        self._last_ended = now
+        self.open(0.0)
+
+    def open(self, now: float) -> None:
+        """From here on its time counts."""
+        self._entered = self._busy_since = self._last_ended = now
 
     @property
     def running(self) -> int:
@@ -65,7 +72,8 @@ class SchedulerUnit(Generic[U]):
     def count_ok(self, started: float, now: float) -> None:
         """A call that began at `started` has succeeded. It had the unit for itself since the one before it ended."""
         took = now - max(started, self._last_ended)
-        self.service = took if self.service is None else self.service + _NEWEST * (took - self.service)
+        old = self.service_seconds
+        self.service_seconds = took if old is None else old + _NEWEST * (took - old)
         self._last_ended = now
         self._ok += 1
 
@@ -82,12 +90,6 @@ class SchedulerUnit(Generic[U]):
         device = self.unit if isinstance(self.unit, Device) else getattr(self.unit, "device", None)
         return device if isinstance(device, Device) else None
 
-    @property
-    def stream(self) -> Stream | None:
-        """The stream behind it, if that is known."""
-        stream = self.unit if isinstance(self.unit, Stream) else getattr(self.unit, "stream", None)
-        return stream if isinstance(stream, Stream) else None
-
     def trouble(self) -> Exception | None:
         """Why it can take nothing, as far as it tells."""
         device = self.device
@@ -98,11 +100,9 @@ class SchedulerUnit(Generic[U]):
             return RuntimeClosedError(f"{self.unit!r} is closed")
         return None
 
-    def come_back(self, unit: U | None = None) -> None:
-        """It works again; `unit` takes its place, if one is given."""
-        if unit is not None:
-            self.unit = unit
-        self.state, self.error, self.service = "ok", None, None
+    def come_back(self) -> None:
+        """It works again."""
+        self.state, self.error, self.service_seconds = "ok", None, None
         self.lives += 1
 
     def statistics(self, now: float) -> UnitStatistics:
@@ -116,7 +116,22 @@ class SchedulerUnit(Generic[U]):
             abandoned=self.abandoned,
             ok=self._ok,
             failed=self._failed,
-            service=self.service,
-            busy=busy,
+            service_seconds=self.service_seconds,
+            busy_seconds=busy,
             busy_rate=busy / elapsed if elapsed > 0 else 0.0,
         )
+
+
+def work_on(unit: Any) -> list[Operation]:
+    """What is done when the device is past all that a unit was given, as far as its streams are known. A model has
+    several: of its copies, and of the runs of each instance."""
+    if isinstance(unit, Model):
+        streams = unit._instances.streams
+    else:
+        stream = unit if isinstance(unit, Stream) else getattr(unit, "stream", None)
+        streams = [stream] if isinstance(stream, Stream) else []
+    work = []
+    for stream in streams:
+        with contextlib.suppress(Exception):  # what is closed, or has failed, has nothing to wait for
+            work.append(stream._drained())
+    return [operation for operation in work if not operation.done()]

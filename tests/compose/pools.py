@@ -26,7 +26,7 @@ def check(pool: aa.StreamPool) -> aa.StreamPoolStatistics:
     now = pool.statistics()
     assert now.size == now.idle + now.held + now.draining, now
     assert now.created == now.size + now.replaced + now.retired, now
-    assert now.requested == now.acquired + now.waiting + now.timed_out + now.cancelled + now.failed, now
+    assert now.submitted == now.acquired + now.waiting + now.timed_out + now.cancelled + now.failed, now
     assert min(now.idle, now.held, now.draining, now.waiting) >= 0, now
     assert now.size <= now.wanted, now
     return now

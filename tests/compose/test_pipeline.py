@@ -98,7 +98,7 @@ async def test_one_item_goes_through_all_stages() -> None:
 
 async def test_several_sources_pass_at_the_same_time() -> None:
     gate = Gate()
-    async with aa.Pipeline(aa.Stage(gate, queue=0)) as pipeline:
+    async with aa.Pipeline(aa.Stage(gate, queue_limit=0)) as pipeline:
         found: dict[str, list[Any]] = {}
 
         async def consume(name: str) -> None:
@@ -151,7 +151,7 @@ async def test_what_waits_is_bounded_by_the_queues() -> None:
             taken.append(number)
             yield number
 
-    stages = aa.Stage(pass_on, queue=1), aa.Stage(gate, queue=3)
+    stages = aa.Stage(pass_on, queue=1), aa.Stage(gate, queue_limit=3)
     async with aa.Pipeline(*stages) as pipeline, anyio.create_task_group() as group:
         group.start_soon(collected, pipeline.map(source()))
         await gate.holds(0)
@@ -198,7 +198,7 @@ async def test_a_hundred_thousand_items_are_never_there_at_the_same_time() -> No
     async def change(thing: Thing) -> Thing:
         return Thing()
 
-    async with aa.Pipeline(change, aa.Stage(change, concurrency=2, queue=4)) as pipeline:
+    async with aa.Pipeline(change, aa.Stage(change, concurrency=2, queue_limit=4)) as pipeline:
         count = 0
         async for _ in pipeline.map((Thing() for _ in range(100_000)), limit=18):
             count += 1
@@ -458,8 +458,8 @@ async def generate(item: int) -> AsyncIterator[int]:
         (lambda: aa.Pipeline(), TypeError, "at least one stage"),  # type: ignore[call-overload]
         (lambda: aa.Pipeline(7), TypeError, "a stage is a function, not 7"),  # type: ignore[call-overload]
         (lambda: aa.Stage(double, concurrency=0), ValueError, "a number of workers, 1 to 10000, not 0"),
-        (lambda: aa.Stage(double, queue=-1), ValueError, "queue must be a number of items, 0 to 1000000, not -1"),
-        (lambda: aa.Stage(double, queue=1.5), TypeError, "not 1.5"),  # type: ignore[call-overload]
+        (lambda: aa.Stage(double, queue_limit=-1), ValueError, "queue_limit must be a number of items, 0 to 1000000, not -1"),
+        (lambda: aa.Stage(double, queue_limit=1.5), TypeError, "not 1.5"),  # type: ignore[call-overload]
         (lambda: aa.Stage(double, name=3), TypeError, "name must be text, not 3"),  # type: ignore[call-overload]
         (lambda: aa.Stage(double, thread=True), TypeError, "'double' is an async def"),
         (lambda: aa.Stage(generate), TypeError, "'generate' is a generator"),  # type: ignore[type-var]

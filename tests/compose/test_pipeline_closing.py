@@ -56,7 +56,7 @@ async def until_it_ends(results: Any, found: list[Any]) -> None:
 
 async def test_a25_closing_lets_all_that_was_taken_through() -> None:
     gate = Gate()
-    stages = (aa.Stage(stage, queue=2) for stage in (pass_on, gate, double))
+    stages = (aa.Stage(stage, queue_limit=2) for stage in (pass_on, gate, double))
     closed: list[str] = []
     async with aa.Pipeline(*stages) as pipeline, anyio.create_task_group() as group:
         outcomes = Outcomes(pipeline)
@@ -112,7 +112,7 @@ async def test_a25_what_is_stuck_fails_when_the_grace_is_over(grace: float, npu:
         await stream.memcpy(npu.empty(4), source)
         return number
 
-    stages = pass_on, aa.Stage(stuck, streams=npu, queue=1)
+    stages = pass_on, aa.Stage(stuck, streams=npu, queue_limit=1)
     async with aa.Pipeline(*stages) as pipeline:
         outcomes = Outcomes(pipeline)
         async with anyio.create_task_group() as group:
@@ -364,7 +364,7 @@ async def test_a_call_that_is_cancelled_is_given_to_no_further_stage() -> None:
 
 async def test_a_deadline_that_passes_in_the_queue_is_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     gate = Gate()
-    async with aa.Pipeline(aa.Stage(gate, queue=4)) as pipeline:
+    async with aa.Pipeline(aa.Stage(gate, queue_limit=4)) as pipeline:
         outcomes = Outcomes(pipeline)
         async with anyio.create_task_group() as group:
             group.start_soon(outcomes.call, 0)
@@ -388,7 +388,7 @@ async def test_a_deadline_that_passes_in_the_queue_is_the_end(monkeypatch: pytes
 
 async def test_a_deadline_that_a_worker_sees_first_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     gate = Gate()
-    async with aa.Pipeline(aa.Stage(gate, queue=4)) as pipeline:
+    async with aa.Pipeline(aa.Stage(gate, queue_limit=4)) as pipeline:
         outcomes = Outcomes(pipeline)
         async with anyio.create_task_group() as group:
             group.start_soon(outcomes.call, 0)
@@ -410,7 +410,7 @@ async def test_a_deadline_that_a_worker_sees_first_is_told(monkeypatch: pytest.M
 
 async def test_a_timeout_frees_the_caller() -> None:
     gate = Gate()
-    async with aa.Pipeline(aa.Stage(gate, queue=4)) as pipeline:
+    async with aa.Pipeline(aa.Stage(gate, queue_limit=4)) as pipeline:
         with pytest.raises(aa.DeadlineError, match="an item of pipeline gate was not done in time"):
             await pipeline(1, timeout=1e-3)
         with pytest.raises(TimeoutError), anyio.fail_after(1e-3):
@@ -422,7 +422,7 @@ async def test_a_timeout_frees_the_caller() -> None:
 @pytest.mark.parametrize("anyio_backend", [("trio", {"clock": MockClock(autojump_threshold=0)})])
 async def test_a_timeout_tells_whether_a_stage_has_had_the_item(anyio_backend: object) -> None:
     gate = Gate()
-    async with aa.Pipeline(aa.Stage(gate, queue=4)) as pipeline:
+    async with aa.Pipeline(aa.Stage(gate, queue_limit=4)) as pipeline:
         with pytest.raises(aa.DeadlineError) as started:
             await pipeline(0, timeout=5)
         assert started.value.started
@@ -532,7 +532,7 @@ async def test_a23_the_books_are_right_whatever_happens(seed: int) -> None:
             raise ValueError(number)
         return number
 
-    stages = [aa.Stage(stage, concurrency=dice.randrange(1, 4), queue=dice.randrange(3)) for _ in range(3)]
+    stages = [aa.Stage(stage, concurrency=dice.randrange(1, 4), queue_limit=dice.randrange(3)) for _ in range(3)]
     async with aa.Pipeline(*stages) as pipeline:  # type: ignore[call-overload]
         looking = anyio.Event()
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 from typing import Any
@@ -14,7 +15,8 @@ from anyio.abc import TaskGroup
 
 import aioascend as aa
 from aioascend import _debug
-from aioascend.pool import queue, supply
+from aioascend._deadlines import HomeLoop
+from aioascend.pool import queue
 from aioascend.testing import Simulator
 from compose.pools import check, gauges, offered, until, use
 
@@ -27,8 +29,13 @@ CREATE = "aclrtCreateStreamWithConfig"
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The pool's clock, which stands still."""
     time = [1000.0]
-    monkeypatch.setattr(supply, "now", lambda: time[0])
-    monkeypatch.setattr("aioascend.pool.pool.now", lambda: time[0])
+
+    class Standing(HomeLoop):
+        def __init__(self) -> None:
+            super().__init__()
+            self.now = lambda: time[0]
+
+    monkeypatch.setattr("aioascend.pool.pool.HomeLoop", Standing)
     return time
 
 
@@ -367,13 +374,13 @@ async def test_a_pool_belongs_to_its_loop(npu: aa.Device, anyio_backend: Any) ->
             return anyio.run(take, backend=name, backend_options=options)
 
         await anyio.to_thread.run_sync(elsewhere)
-        assert check(pool).requested == 0
+        assert check(pool).submitted == 0
 
 
 async def test_outside_of_its_block(npu: aa.Device) -> None:
     pool = aa.StreamPool(npu, size=1)
     assert check(pool).size == 0
-    with pytest.raises(aa.RuntimeClosedError, match="not open>: enter it with `async with`"):
+    with pytest.raises(RuntimeError, match="has not been entered: async with"):
         await pool.acquire().__aenter__()
     async with pool:
         lease = pool.acquire()
@@ -381,6 +388,34 @@ async def test_outside_of_its_block(npu: aa.Device) -> None:
             with pytest.raises(RuntimeError, match=re.escape("call pool.acquire() for each")):
                 await lease.__aenter__()
         assert gauges(pool) == (1, 0, 0, 0)
+
+
+async def test_closed_before_it_was_entered(npu: aa.Device) -> None:
+    pool = aa.StreamPool(npu)
+    await pool.close()
+    assert pool.closed
+    assert check(pool).size == 0
+    with pytest.raises(aa.RuntimeClosedError, match="closed"):
+        await pool.acquire().__aenter__()
+    with pytest.raises(RuntimeError, match="has been entered before, or closed"):
+        await pool.__aenter__()
+
+
+async def test_a_block_that_is_cancelled_leaves_nobody_waiting(npu: aa.Device) -> None:
+    """Not even who is shielded, although the task that makes streams may end before there is one."""
+    with anyio.CancelScope() as scope:
+        async with aa.StreamPool(npu, size=2) as pool:
+            scope.cancel()
+            try:
+                await anyio.sleep_forever()
+            finally:
+                with anyio.fail_after(60, shield=True):
+                    for _ in range(4):
+                        with contextlib.suppress(aa.RuntimeClosedError):
+                            async with pool.acquire(), pool.acquire():
+                                pass
+                    await pool.close()
+    assert check(pool).size == 0
 
 
 async def test_a_closed_device(sim: Simulator, anyio_backend: object) -> None:
@@ -431,7 +466,7 @@ def test_the_queue_forgets_who_leaves() -> None:
     async def come_and_go() -> None:
         waiting = queue.Queue(1.0)
         for _ in range(1000):
-            request = queue.Request(None, 0, None)
+            request = queue.Request(1.0, 0, None)
             waiting.join(request, 0.0)
             waiting.leave(request)
         assert len(waiting) == 0

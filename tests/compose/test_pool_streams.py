@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 from typing import Any
 
@@ -41,6 +42,23 @@ async def test_abandoned_work_is_over_before_the_stream_is_used_again(npu: aa.De
                 assert not stream.in_flight
         assert gauges(pool) == (2, 0, 0, 0)
         assert check(pool).replaced == 0
+
+
+def test_a_stream_comes_back_where_no_task_runs(sim: Simulator) -> None:
+    """Its end is told in a callback, which under plain asyncio is in no task."""
+
+    async def main() -> None:
+        async with aa.open_device(0, backend="sim") as npu, aa.StreamPool(npu, size=1) as pool:
+            async with pool.acquire() as stream:
+                hold = sim.hold(stream)
+                stream.memset(npu.empty(16, "uint8"), 1)
+            assert gauges(pool) == (0, 0, 1, 0)
+            with hold:
+                pass
+            async with pool.acquire(timeout=60) as again:
+                assert again is stream
+
+    asyncio.run(main())
 
 
 async def test_work_on_the_host_is_drained_too(npu: aa.Device, sim: Simulator) -> None:

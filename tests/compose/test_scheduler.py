@@ -71,7 +71,7 @@ async def with_clients(policy: str, clients: int, clock: Clock) -> tuple[float, 
             await scheduler(left)
 
     async with (
-        aa.Scheduler([slow, fast], policy=policy, in_flight=4) as scheduler,
+        aa.Scheduler([slow, fast], policy=policy, concurrency=4) as scheduler,
         anyio.create_task_group() as group,
     ):
         for _ in range(clients):
@@ -81,20 +81,20 @@ async def with_clients(policy: str, clients: int, clock: Clock) -> tuple[float, 
 
 
 @pytest.mark.parametrize("policy", ["least_loaded", "two_choices"])
-async def test_a21_a_fast_unit_handles_most_of_the_work(policy: str, clock: Clock) -> None:
+async def test_a_fast_unit_handles_most_of_the_work(policy: str, clock: Clock) -> None:
     share, _ = await with_clients(policy, 6, clock)
     assert 0.7 <= share <= 0.9
 
 
-async def test_a21_least_loaded_keeps_the_fast_unit_busy_when_there_is_a_choice(clock: Clock) -> None:
+async def test_least_loaded_keeps_the_fast_unit_busy_when_there_is_a_choice(clock: Clock) -> None:
     _, taken = await with_clients("least_loaded", 3, clock)
     _, in_turn = await with_clients("round_robin", 3, clock)
     assert taken < 0.7 * in_turn
 
 
-async def test_a21_urgent_requests_pass_and_patient_ones_are_not_forgotten(clock: Clock) -> None:
+async def test_urgent_requests_pass_and_patient_ones_are_not_forgotten(clock: Clock) -> None:
     unit = HeldUnit()
-    async with aa.Scheduler([unit], in_flight=1, ageing=5) as scheduler:
+    async with aa.Scheduler([unit], concurrency=1, ageing=5) as scheduler:
 
         async def request(name: str, priority: int) -> None:
             await scheduler(name, priority=priority)
@@ -113,7 +113,7 @@ async def test_a21_urgent_requests_pass_and_patient_ones_are_not_forgotten(clock
     assert unit.calls == ["low 0", *high[:4], "low 1", "low 2", *high[4:]]
 
 
-async def test_a20_what_does_not_fit_is_rejected_at_once() -> None:
+async def test_what_does_not_fit_is_rejected_at_once() -> None:
     units = [HeldUnit(), HeldUnit()]
     refused: list[aa.QueueFullError] = []
     async with aa.Scheduler(units, queue_limit=16, overflow="reject") as scheduler:
@@ -140,9 +140,9 @@ async def test_a20_what_does_not_fit_is_rejected_at_once() -> None:
     assert sum(len(unit.calls) for unit in units) == 20
 
 
-async def test_a20_those_who_wait_are_admitted_first_come_first_served() -> None:
+async def test_those_beyond_the_limit_wait_as_well_first_come_first_served() -> None:
     unit = HeldUnit()
-    async with aa.Scheduler([unit], in_flight=1, queue_limit=2) as scheduler:
+    async with aa.Scheduler([unit], concurrency=1, queue_limit=2) as scheduler:
 
         async def request(number: int) -> None:
             await scheduler(number)
@@ -158,14 +158,14 @@ async def test_a20_those_who_wait_are_admitted_first_come_first_served() -> None
     assert unit.calls == list(range(8))
 
 
-async def test_a20_a_request_that_waited_too_long_was_never_submitted() -> None:
+async def test_a_request_that_waited_too_long_was_never_submitted() -> None:
     unit = HeldUnit()
-    async with aa.Scheduler([unit], in_flight=1, queue_limit=1) as scheduler:
+    async with aa.Scheduler([unit], concurrency=1) as scheduler:
         async with anyio.create_task_group() as group:
             group.start_soon(scheduler, "first")
             await settle()
-            for name in ("in the queue", "at the door"):
-                if name == "at the door":
+            for name in ("alone", "behind another"):
+                if name == "behind another":
                     group.start_soon(scheduler, "second")
                     await settle()
                 with pytest.raises(aa.DeadlineError, match="never submitted") as raised:
@@ -178,7 +178,7 @@ async def test_a20_a_request_that_waited_too_long_was_never_submitted() -> None:
     assert unit.calls == ["first", "second"]
 
 
-async def test_a_timeout_of_a_call_that_runs_says_so() -> None:
+async def test_a_timeout_of_a_call_that_runs_says_so(clock: Clock) -> None:
     unit = HeldUnit()
     async with aa.Scheduler([unit]) as scheduler:
         with pytest.raises(aa.DeadlineError, match="under way") as raised:
@@ -202,7 +202,7 @@ async def test_a_caller_whose_time_is_over_submits_nothing() -> None:
 
 async def test_a_request_whose_deadline_passes_while_the_loop_is_busy_is_not_submitted(clock: Clock) -> None:
     unit = HeldUnit()
-    async with aa.Scheduler([unit], in_flight=1) as scheduler, anyio.create_task_group() as group:
+    async with aa.Scheduler([unit], concurrency=1) as scheduler, anyio.create_task_group() as group:
         group.start_soon(scheduler, "first")
         await settle()
 
@@ -227,7 +227,7 @@ async def test_a_request_whose_deadline_passes_while_the_loop_is_busy_is_not_sub
 
 async def test_the_callers_deadline_is_what_it_is_when_a_slot_comes(clock: Clock) -> None:
     unit = HeldUnit()
-    async with aa.Scheduler([unit], in_flight=1) as scheduler, anyio.create_task_group() as group:
+    async with aa.Scheduler([unit], concurrency=1) as scheduler, anyio.create_task_group() as group:
 
         async def request(name: str, scope: anyio.CancelScope) -> None:
             with scope:
@@ -250,10 +250,10 @@ async def test_the_callers_deadline_is_what_it_is_when_a_slot_comes(clock: Clock
         unit.end()
 
 
-async def test_a06_a_slot_that_is_handed_to_a_cancelled_request_goes_on() -> None:
+async def test_a_slot_that_is_handed_to_a_cancelled_request_goes_on() -> None:
     for when in ("before", "after"):
         unit = HeldUnit()
-        async with aa.Scheduler([unit], in_flight=1) as scheduler:
+        async with aa.Scheduler([unit], concurrency=1) as scheduler:
 
             async def waiter(name: str, scope: anyio.CancelScope) -> None:
                 with scope:
@@ -281,7 +281,7 @@ async def test_a06_a_slot_that_is_handed_to_a_cancelled_request_goes_on() -> Non
             assert scheduler.statistics().units[0].running == 0
 
 
-async def test_a23_the_counts_add_up_at_any_moment() -> None:
+async def test_the_counts_add_up_at_any_moment() -> None:
     choice = random.Random(23)
     units = [HeldUnit(), HeldUnit()]
     rejected = 0
@@ -359,7 +359,7 @@ async def test_equal_keys_go_to_the_same_unit_while_it_is_there() -> None:
 
 async def test_a_pinned_request_waits_for_its_unit_and_holds_up_nobody() -> None:
     first, second = HeldUnit(), HeldUnit()
-    async with aa.Scheduler([first, second], in_flight=1) as scheduler:
+    async with aa.Scheduler([first, second], concurrency=1) as scheduler:
 
         async def request(name: str, unit: int | None) -> None:
             await scheduler(name, unit=unit)
@@ -449,10 +449,10 @@ async def test_calls_that_must_not_run_twice_do_not() -> None:
         assert [unit.calls for unit in units] == [1, 1]
 
 
-async def test_a02_when_the_last_unit_goes_everybody_is_told() -> None:
+async def test_when_the_last_unit_goes_everybody_is_told() -> None:
     units = [HeldUnit(), HeldUnit()]
     errors: list[aa.AclError] = []
-    async with aa.Scheduler(units, in_flight=1, queue_limit=4) as scheduler:
+    async with aa.Scheduler(units, concurrency=1, queue_limit=4) as scheduler:
 
         async def request() -> None:
             try:
@@ -509,7 +509,7 @@ async def test_requests_wait_for_a_recovery_and_run_on_what_it_returns() -> None
     assert failing.calls + fresh.calls == 6
 
 
-async def test_a02_a_recovery_that_fails_fails_those_who_wait_and_is_tried_again(
+async def test_a_recovery_that_fails_fails_those_who_wait_and_is_tried_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     slept: list[float] = []
@@ -579,7 +579,7 @@ async def test_closing_waits_for_what_was_taken_and_takes_no_more() -> None:
                 await requested.wait()
             left.set()
 
-        scheduler = aa.Scheduler([unit], in_flight=1)
+        scheduler = aa.Scheduler([unit], concurrency=1)
         ready, requested, left = anyio.Event(), anyio.Event(), anyio.Event()
         group.start_soon(leave)
         await ready.wait()
@@ -612,7 +612,7 @@ async def test_leaving_by_an_exception_refuses_those_who_wait_and_raises_it_as_i
             except aa.RuntimeClosedError as error:
                 outcomes.append(error)
 
-        scheduler = aa.Scheduler([unit], in_flight=1)
+        scheduler = aa.Scheduler([unit], concurrency=1)
 
         async def leave() -> None:
             async with scheduler:
@@ -634,13 +634,40 @@ async def test_leaving_by_an_exception_refuses_those_who_wait_and_raises_it_as_i
 async def test_it_is_used_inside_its_block_once() -> None:
     scheduler = aa.Scheduler([double])
     for use in (lambda: scheduler(1), lambda: scheduler.run(double)):
-        with pytest.raises(aa.RuntimeClosedError, match="async with"):
+        with pytest.raises(RuntimeError, match="has not been entered"):
             await use()
-    with pytest.raises(aa.RuntimeClosedError, match="async with"):
-        scheduler.statistics()
+    with pytest.raises(RuntimeError, match="has not been entered"):
+        scheduler.restore(0)
+    assert repr(scheduler) == "<Scheduler of 1 unit, not entered>"
+    assert (scheduler.units, scheduler.closed) == ((double,), False)
+    before = scheduler.statistics()
+    assert (before.submitted, before.oldest_wait) == (0, 0)
+    assert [(unit.state, unit.busy_seconds, unit.busy_rate) for unit in before.units] == [("ok", 0, 0)]
     async with scheduler:
         assert await scheduler(2) == 4
-    with pytest.raises(aa.RuntimeClosedError, match="once"):
+        assert repr(scheduler) == "<Scheduler of 1 unit, open: 0 waiting, 0 running>"
+        with pytest.raises(RuntimeError, match="entered before"):
+            await scheduler.__aenter__()
+        assert await scheduler(3) == 6
+    assert scheduler.closed
+    for use in (lambda: scheduler(1), scheduler.__aenter__):
+        with pytest.raises((aa.RuntimeClosedError, RuntimeError), match=r"is closed|entered before"):
+            await use()
+    with pytest.raises(aa.RuntimeClosedError, match="is closed"):
+        scheduler.restore(0)
+    assert scheduler.statistics().ok == 2
+
+
+async def test_what_is_closed_before_it_is_entered_stays_closed() -> None:
+    scheduler = aa.Scheduler([double])
+    for _ in range(2):
+        await scheduler.close()
+        assert scheduler.closed
+        assert scheduler.units == (double,)
+        assert scheduler.statistics().submitted == 0
+        with pytest.raises(aa.RuntimeClosedError, match="is closed"):
+            await scheduler(1)
+    with pytest.raises(RuntimeError, match="closed; make another one"):
         await scheduler.__aenter__()
 
 
@@ -651,8 +678,8 @@ async def test_it_is_used_inside_its_block_once() -> None:
         ({"units": 3}, TypeError, "list or tuple, not 3"),
         ({"policy": "fastest"}, ValueError, "'fastest'"),
         ({"policy": 1}, TypeError, "not 1"),
-        ({"in_flight": 0}, ValueError, "in_flight .* not 0"),
-        ({"queue_limit": 0}, ValueError, "queue_limit .* not 0"),
+        ({"concurrency": 0}, ValueError, "concurrency .* not 0"),
+        ({"queue_limit": -1}, ValueError, "queue_limit .* not -1"),
         ({"overflow": "drop"}, ValueError, "'drop'"),
         ({"ageing": 0}, ValueError, "ageing .* not 0"),
         ({"kinds": {"ocr": 2}}, ValueError, "'ocr' .* not 2"),

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import pytest
 
 import aioascend as aa
 from aioascend.testing import Simulator
-from compose.units import check_identity
+from compose.units import check_identity, settle
 
 pytestmark = pytest.mark.anyio
 
@@ -62,11 +64,11 @@ async def until(condition: Any) -> None:
         await anyio.lowlevel.checkpoint()
 
 
-async def test_a04_a_lost_device_gets_no_more_calls_and_every_request_is_answered(
+async def test_a_lost_device_gets_no_more_calls_and_every_request_is_answered(
     sim: Simulator, devices: list[aa.Device], path: str
 ) -> None:
     models = [await device.load_model(path) for device in devices]
-    async with aa.Scheduler(models, policy="round_robin", in_flight=2) as scheduler:
+    async with aa.Scheduler(models, policy="round_robin", concurrency=2) as scheduler:
         before = sim.calls("aclmdlExecuteAsync")
         with sim.hold(device=0), sim.hold(device=1):
             async with anyio.create_task_group() as group:
@@ -96,10 +98,10 @@ async def test_a04_a_lost_device_gets_no_more_calls_and_every_request_is_answere
     await devices[0].reset()
 
 
-async def test_a04_a_fatal_code_that_comes_up_in_a_run(sim: Simulator, devices: list[aa.Device], path: str) -> None:
+async def test_a_fatal_code_that_comes_up_in_a_run(sim: Simulator, devices: list[aa.Device], path: str) -> None:
     models = [await device.load_model(path) for device in devices]
     sim.fail_task(nth=3, code=AICORE_TIMEOUT, kind="execute", device=0)
-    async with aa.Scheduler(models, in_flight=1) as scheduler:
+    async with aa.Scheduler(models, concurrency=1) as scheduler:
         assert await ask(scheduler, 30) == ["ok"] * 30
         sim.fail_task(code=107000, kind="execute", device=0)
         before = scheduler.statistics().retried
@@ -170,11 +172,18 @@ async def test_devices_as_units_are_back_when_they_work_again(sim: Simulator, de
         assert {await scheduler.run(fill) for _ in range(4)} == {0, 1}
 
 
+async def give_up(scheduler: aa.Scheduler[Any], call: Callable[[Any], Awaitable[Any]], stream: aa.Stream) -> None:
+    """A call that its caller gives up when its work is on the stream."""
+    async with anyio.create_task_group() as group:
+        group.start_soon(scheduler.run, call)
+        await until(lambda: stream.in_flight > 0)
+        group.cancel_scope.cancel()
+
+
 async def test_what_is_still_on_the_device_keeps_its_slot(sim: Simulator, npu: aa.Device, path: str) -> None:
-    async with npu.load_model(path) as model, aa.Scheduler([model], in_flight=1) as scheduler:
+    async with npu.load_model(path) as model, aa.Scheduler([model], concurrency=1) as scheduler:
         sim.hold(model.stream)
-        with pytest.raises(aa.DeadlineError, match="under way"):
-            await scheduler(image(1), timeout=0.01)
+        await give_up(scheduler, lambda unit: unit(image(1)), model.stream)
         statistics = scheduler.statistics()
         check_identity(statistics)
         assert (statistics.running, statistics.units[0].abandoned) == (0, 1)
@@ -187,6 +196,69 @@ async def test_what_is_still_on_the_device_keeps_its_slot(sim: Simulator, npu: a
         assert scheduler.statistics().units[0].abandoned == 0
 
 
+async def test_what_is_still_on_any_instance_of_a_model_keeps_its_slot(
+    sim: Simulator, npu: aa.Device, path: str
+) -> None:
+    async with npu.load_model(path, instances=2) as model, aa.Scheduler([model], concurrency=1) as scheduler:
+        for stream in model.streams:  # calls go to one instance after the other
+            sim.hold(stream)
+            await give_up(scheduler, lambda unit: unit(image(1)), stream)
+            await settle()
+            assert scheduler.statistics().units[0].abandoned == 1
+            with pytest.raises(aa.DeadlineError, match="never submitted"):
+                await scheduler(image(2), timeout=0.01)
+            sim.release(stream)
+            await until(lambda: scheduler.statistics().units[0].abandoned == 0)
+        assert (await scheduler(image(3)) == 3).all()
+
+
+async def test_a_slot_is_free_when_the_device_is_past_what_the_unit_had_been_given(
+    sim: Simulator, npu: aa.Device
+) -> None:
+    buffer = npu.empty(4, "uint8")
+    async with npu.create_stream() as stream, aa.Scheduler([stream], concurrency=1) as scheduler:
+        sim.hold(stream)
+        await give_up(scheduler, lambda unit: unit.memset(buffer, 1), stream)
+        later = [stream.memset(buffer, value) for value in (2, 3)]  # of no concern
+        assert scheduler.statistics().units[0].abandoned == 1
+        await until(lambda: stream.in_flight == 3)
+        sim.step(stream)
+        await until(lambda: scheduler.statistics().units[0].abandoned == 0)
+        assert not any(operation.done() for operation in later)
+        sim.release(stream)
+        for operation in later:
+            await operation
+
+
+async def test_units_on_one_device_reset_it_once(
+    sim: Simulator, npu: aa.Device, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reset, resets = aa.Device.reset, 0
+
+    async def counted_reset(device: aa.Device) -> None:
+        nonlocal resets
+        resets += 1
+        sim.restore_device(0)
+        await settle()
+        await reset(device)
+
+    monkeypatch.setattr(aa.Device, "reset", counted_reset)
+    async with aa.Scheduler.over_devices([npu, npu], lambda npu: npu.load_model(path)) as scheduler:
+        sim.lose_device(0)
+
+        async def lost(unit: int) -> None:
+            with contextlib.suppress(aa.DeviceLostError):  # whoever comes later waits for the recovery
+                await scheduler(image(1), unit=unit, retries=0)
+
+        async with anyio.create_task_group() as group:
+            for unit in range(2):
+                group.start_soon(lost, unit)
+        await until(lambda: [unit.state for unit in scheduler.statistics().units] == ["ok", "ok"])
+        for unit in range(2):
+            assert (await scheduler(image(unit), unit=unit, retries=0) == unit).all()
+    assert resets == 1
+
+
 async def test_units_that_cannot_be_loaded_leave_nothing_behind(
     sim: Simulator, devices: list[aa.Device], path: str
 ) -> None:
@@ -195,12 +267,83 @@ async def test_units_that_cannot_be_loaded_leave_nothing_behind(
             raise FileNotFoundError("no model for device 1")
         return await npu.load_model(path)
 
+    over = aa.Scheduler.over_devices(devices, load)
     with pytest.raises(FileNotFoundError, match="device 1"):
-        await aa.Scheduler.over_devices(devices, load).__aenter__()
+        await over.__aenter__()
+    with pytest.raises(RuntimeError, match="entered before"):
+        await over.__aenter__()
     with pytest.raises(TypeError, match="devices must be open devices"):
         aa.Scheduler.over_devices([0], lambda npu: npu.load_model(path))  # type: ignore[list-item]
     with pytest.raises(TypeError, match="load must be a function"):
         aa.Scheduler.over_devices(devices, path)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "message"),
+    [
+        ({"concurrency": 0}, ValueError, "concurrency"),
+        ({"policy": "fastest"}, ValueError, "'fastest'"),
+        ({"in_flight": 2}, TypeError, "in_flight"),
+        ({"recover": None}, TypeError, "recover is what over_devices comes with"),
+    ],
+)
+async def test_options_are_checked_before_anything_is_loaded(
+    devices: list[aa.Device], options: dict[str, Any], kind: type[Exception], message: str
+) -> None:
+    with pytest.raises(kind, match=message):
+        aa.Scheduler.over_devices(devices, lambda npu: npu.load_model("none.om"), **options)
+
+
+@pytest.mark.asyncio_only
+async def test_a_stray_cancel_while_a_unit_is_loaded_is_a_failure(devices: list[aa.Device], path: str) -> None:
+    async def load(npu: aa.Device) -> aa.Model:
+        if npu.index == 1:
+            future = asyncio.get_running_loop().create_future()
+            future.cancel()
+            await future
+        return await npu.load_model(path)
+
+    with pytest.raises(aa.AioascendError, match=r"loading the unit of device 1 .* nobody has cancelled it"):
+        await aa.Scheduler.over_devices(devices, load).__aenter__()
+
+
+class Closable:
+    """A unit that is told to be closed."""
+
+    def __init__(self, fails: bool) -> None:
+        self.fails = fails
+        self.closed = False
+
+    async def __call__(self) -> None:
+        await anyio.lowlevel.checkpoint()
+
+    async def close(self) -> None:
+        self.closed = True
+        await anyio.lowlevel.checkpoint()
+        if self.fails:
+            raise ZeroDivisionError("a mistake in close")
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_a_unit_that_cannot_be_closed_keeps_no_other_open(devices: list[aa.Device], cancelled: bool) -> None:
+    units: list[Closable] = []
+
+    async def load(npu: aa.Device) -> Closable:
+        await anyio.lowlevel.checkpoint()
+        units.append(Closable(fails=not cancelled))
+        return units[-1]
+
+    with anyio.CancelScope() as scope:
+        over = aa.Scheduler.over_devices(devices, load)
+        await over.__aenter__()
+        if cancelled:
+            scope.cancel()
+            await over.__aexit__(None, None, None)
+        else:
+            with pytest.raises(ZeroDivisionError):
+                await over.__aexit__(None, None, None)
+    assert scope.cancelled_caught == cancelled
+    assert [unit.closed for unit in units] == [True, True]
 
 
 async def test_a_queue_in_front_of_a_scheduler(sim: Simulator, devices: list[aa.Device], path: str) -> None:

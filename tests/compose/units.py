@@ -13,6 +13,7 @@ import anyio.lowlevel
 import pytest
 
 import aioascend as aa
+from aioascend._deadlines import HomeLoop
 
 
 async def settle() -> None:
@@ -28,6 +29,13 @@ class Clock:
         self.real = anyio.current_time
         self.now = time.monotonic() - 1000
         monkeypatch.setattr(anyio, "current_time", lambda: self.now)
+        open_home = HomeLoop.__init__
+
+        def open_(home: HomeLoop) -> None:
+            open_home(home)
+            home.now = lambda: self.now
+
+        monkeypatch.setattr(HomeLoop, "__init__", open_)
 
 
 class HeldUnit:

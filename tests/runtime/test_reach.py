@@ -334,7 +334,26 @@ async def test_a_report_covers_what_was_waited_for(
         await behind
 
 
-async def test_a_wait_that_failed_proves_nothing(sim: Simulator, anyio_backend: object) -> None:
+async def test_a_wait_that_failed_on_the_device_proves_nothing(
+    npu: aa.Device, stream: aa.Stream, other: aa.Stream, sim: Simulator
+) -> None:
+    """Whatever the failure is taken for, what the wait was for has not run."""
+    x, y = npu.empty(1000), npu.empty(1000)
+    await stream.memset(x, 0)
+    await other.memset(y, 0)
+    with sim.hold(stream):
+        held = stream.memset(x, 1)
+        recorded = stream.record()
+        sim.fail_task(kind="event_wait")
+        waiting = other.wait(recorded)
+        behind = other.memset(y, 1)
+        assert {type(await error_of(operation)) for operation in (waiting, behind)} > {aa.TaskError}
+        assert stream.in_flight == 2
+        assert not held.done()
+    await held
+
+
+async def test_a_wait_that_was_refused_proves_nothing(sim: Simulator, anyio_backend: object) -> None:
     """What is behind it went on without it, while its source may not be that far."""
     async with aa.open_device(1, backend="sim", flight_limit=4) as small:
         buffer = small.empty(1000)
