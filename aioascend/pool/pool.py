@@ -116,6 +116,8 @@ class StreamPool:
         finally:
             self._let_go()
             await self._tasks.__aexit__(None, None, None)  # an error of the block would come back in a group
+            if self._emptied is not None:
+                self._emptied.set()  # for others who wait for its end
 
     @property
     def closed(self) -> bool:

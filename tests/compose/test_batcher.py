@@ -17,7 +17,7 @@ from compose.batching import BURSTS, CANCELLED, Callers, Gate, check_books, quie
 pytestmark = pytest.mark.anyio
 
 
-async def test_a16_no_burst_leaves_a_tail_behind() -> None:
+async def test_no_burst_leaves_a_tail_behind() -> None:
     for count, max_delay, concurrency in itertools.product(BURSTS, (0, 1000), (1, 2)):
         gate = Gate(closed=False)
         async with aa.Batcher(gate, max_batch=4, max_delay=max_delay, concurrency=concurrency) as batcher:
@@ -117,7 +117,7 @@ async def test_a17c_when_all_are_cancelled_nothing_is_run() -> None:
         assert callers.doubled(*range(11, 19))
 
 
-async def test_a06_a_cancelled_caller_at_the_door_takes_no_place_with_it() -> None:
+async def test_a_cancelled_caller_at_the_door_takes_no_place_with_it() -> None:
     gate = Gate()
     random_ = random.Random(6)
     async with aa.Batcher(gate, max_batch=2, max_delay=1000, concurrency=1, queue_limit=2) as batcher:
@@ -180,7 +180,7 @@ async def test_ten_thousand_requests_of_which_a_fifth_is_cancelled() -> None:
 
 
 @pytest.mark.parametrize("hook", ["collate", "split", "function"])
-async def test_a18_one_bad_item_fails_alone(hook: str) -> None:
+async def test_one_bad_item_fails_alone(hook: str) -> None:
     class BadItemError(ValueError):
         pass
 
@@ -207,7 +207,7 @@ async def test_a18_one_bad_item_fails_alone(hook: str) -> None:
         check_books(batcher, ok=7, failed=1, isolated=4)
 
 
-async def test_a18_who_has_gone_is_not_run_again() -> None:
+async def test_who_has_gone_is_not_run_again() -> None:
     gate = Gate()
 
     def results(items: list[int]) -> list[int]:
@@ -226,7 +226,7 @@ async def test_a18_who_has_gone_is_not_run_again() -> None:
         check_books(batcher, ok=3, cancelled=1, isolated=3)
 
 
-async def test_a18_without_isolation_all_members_are_told() -> None:
+async def test_without_isolation_all_members_are_told() -> None:
     async def function(items: list[str]) -> list[str]:
         if "x" in items:
             raise ValueError("x")
@@ -247,7 +247,7 @@ async def test_a18_without_isolation_all_members_are_told() -> None:
         check_books(batcher, failed=4, isolated=0)
 
 
-async def test_a18_errors_that_put_nobody_at_fault_are_everybodys() -> None:
+async def test_errors_that_put_nobody_at_fault_are_everybodys() -> None:
     calls = 0
 
     async def function(items: list[str]) -> list[str]:
@@ -263,7 +263,7 @@ async def test_a18_errors_that_put_nobody_at_fault_are_everybodys() -> None:
         assert {repr(outcome) for outcome in callers.outcomes.values()} == {"ConnectionError('away')"}
 
 
-async def test_a18_the_function_that_tells_buckets_apart_fails_before_anything_is_queued() -> None:
+async def test_the_function_that_tells_buckets_apart_fails_before_anything_is_queued() -> None:
     gate = Gate(closed=False)
 
     def size(item: str) -> int:
@@ -283,7 +283,7 @@ async def test_a18_the_function_that_tells_buckets_apart_fails_before_anything_i
 
 @pytest.mark.parametrize(("returned", "told"), [(3, "3 results for 4 items"), (5, "5 results for 4 items")])
 @pytest.mark.parametrize("by", ["function", "split"])
-async def test_a18_a_wrong_number_of_results_names_both(by: str, returned: int, told: str) -> None:
+async def test_a_wrong_number_of_results_names_both(by: str, returned: int, told: str) -> None:
     gate = Gate(closed=False)
     options: dict[str, Any] = {}
     if by == "split":
@@ -299,7 +299,7 @@ async def test_a18_a_wrong_number_of_results_names_both(by: str, returned: int, 
 
 
 @pytest.mark.parametrize("result", [7, None, "ab", {1: 2}])
-async def test_a18_something_else_than_a_sequence_is_no_result(result: object) -> None:
+async def test_something_else_than_a_sequence_is_no_result(result: object) -> None:
     gate = Gate(closed=False)
     gate.results = lambda items: result
     async with aa.Batcher(gate, max_batch=2, max_delay=0, name="odd") as batcher:
@@ -309,7 +309,7 @@ async def test_a18_something_else_than_a_sequence_is_no_result(result: object) -
         assert await batcher(1) == 1
 
 
-async def test_a18_an_exception_among_the_results_is_one_callers() -> None:
+async def test_an_exception_among_the_results_is_one_callers() -> None:
     gate = Gate(closed=False)
     gate.results = lambda items: [KeyError("third") if item == 3 else item * 2 for item in items]
     async with aa.Batcher(gate, max_batch=4, max_delay=1000) as batcher:
@@ -335,7 +335,7 @@ async def test_a_call_that_ends_as_cancelled_cancels_nobody() -> None:
         assert await batcher(2) == 4
 
 
-async def test_a02_when_the_inside_fails_everybody_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_when_the_inside_fails_everybody_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     gate = Gate()
     broken = LookupError("inside")
 
@@ -367,7 +367,7 @@ async def test_a02_when_the_inside_fails_everybody_is_told(monkeypatch: pytest.M
 # --- the queue ---
 
 
-async def test_a20_a_full_queue_refuses_without_running_anything() -> None:
+async def test_a_full_queue_refuses_without_running_anything() -> None:
     gate = Gate()
     async with aa.Batcher(
         gate, max_batch=4, max_delay=1000, concurrency=1, queue_limit=16, overflow="reject"
@@ -389,7 +389,7 @@ async def test_a20_a_full_queue_refuses_without_running_anything() -> None:
         assert max(gate.sizes) == 4
 
 
-async def test_a20_who_waits_for_a_place_is_let_in_in_order() -> None:
+async def test_who_waits_for_a_place_is_let_in_in_order() -> None:
     gate = Gate(closed=False)
     async with aa.Batcher(gate, max_batch=4, max_delay=0, concurrency=1, queue_limit=16) as batcher:
         async with anyio.create_task_group() as group:
@@ -401,7 +401,7 @@ async def test_a20_who_waits_for_a_place_is_let_in_in_order() -> None:
     assert order == list(callers._scopes)  # in which they have begun: trio starts tasks in any order
 
 
-async def test_a23_the_books_are_right_at_any_moment() -> None:
+async def test_the_books_are_right_at_any_moment() -> None:
     gate = Gate()
     random_ = random.Random(23)
     gate.results = lambda items: [ZeroDivisionError() if item % 7 == 0 else item * 2 for item in items]
@@ -448,7 +448,7 @@ async def test_closing_lets_out_what_is_there_and_takes_nothing_more() -> None:
             await callers.start(1, 2, 3, 4, 5)  # two of them at the door
             group.start_soon(batcher.close)
             await quiet()
-            with pytest.raises(aa.RuntimeClosedError, match="doubler: .* is closed"):
+            with pytest.raises(aa.RuntimeClosedError, match=r"doubler: .* is closed"):
                 await batcher(6)
             await gate.open()
         await batcher.close()

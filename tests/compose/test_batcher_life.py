@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 import aioascend as aa
-from compose.batching import Callers, Gate, check_books
+from compose.batching import Callers, Gate, check_books, quiet
 
 pytestmark = pytest.mark.anyio
 
@@ -67,8 +67,8 @@ def test_a_loop_that_ends_under_it_comes_to_its_end(concurrency: int) -> None:
         batcher = await blocks_of_one.__anext__()
         kept.append(blocks_of_one)
         kept.append([asyncio.create_task(batcher(number)) for number in range(concurrency)])
-        while batcher.statistics().running < concurrency:
-            await asyncio.sleep(0)
+        await quiet()
+        assert batcher.statistics().running == concurrency
         raise KeyError("end")
 
     with pytest.raises(KeyError, match="end"):
@@ -89,8 +89,7 @@ def test_statistics_are_there_outside_of_tasks() -> None:
     async def main() -> None:
         async with batcher:
             calls = [asyncio.create_task(batcher(number)) for number in range(2)]
-            while batcher.statistics().running < 1:
-                await asyncio.sleep(0)
+            await quiet()
             looked = asyncio.Event()
             asyncio.get_running_loop().call_soon(lambda: (look(), looked.set()))
             await looked.wait()
@@ -122,14 +121,14 @@ async def test_who_is_late_is_not_run_again() -> None:
             raise ValueError(items)
         return items
 
-    async with anyio.create_task_group() as group:
-        async with aa.Batcher(function, max_batch=2, max_delay=1000, concurrency=1) as batcher:
-            callers = Callers(group, batcher)
-            await callers.start(0)
-            await callers.start(1, timeout=0.2)
-            late = anyio.current_time() + 0.2
-            await callers.start(2)
-            gate.set()
+    batcher = aa.Batcher(function, max_batch=2, max_delay=1000, concurrency=1)
+    async with anyio.create_task_group() as group, batcher:
+        callers = Callers(group, batcher)
+        await callers.start(0)
+        await callers.start(1, timeout=0.2)
+        late = anyio.current_time() + 0.2
+        await callers.start(2)
+        gate.set()
     assert isinstance(callers.outcomes[1], aa.DeadlineError)
     assert callers.outcomes[2] == 2
     assert [1] not in runs

@@ -214,7 +214,7 @@ async def test_hooks_of_a_model_make_its_inputs_and_take_its_outputs_apart(npu: 
                 await batcher(1, 2)
 
 
-async def test_a18_what_does_not_fit_the_model_is_refused_before_it_is_queued(npu: aa.Device, sim: Simulator) -> None:
+async def test_what_does_not_fit_the_model_is_refused_before_it_is_queued(npu: aa.Device, sim: Simulator) -> None:
     async with npu.load_model(sums(4), name="sums") as model, aa.Batcher(model, max_delay=1000) as batcher:
         watched = Watched(batcher, sim)
 
@@ -240,7 +240,7 @@ async def test_a18_what_does_not_fit_the_model_is_refused_before_it_is_queued(np
         check_books(batcher, submitted=4)
 
 
-async def test_a02_a_failure_on_the_device_is_that_of_one_batch(npu: aa.Device, sim: Simulator) -> None:
+async def test_a_failure_on_the_device_is_that_of_one_batch(npu: aa.Device, sim: Simulator) -> None:
     async with npu.load_model(sums(4), name="sums") as model, aa.Batcher(model, max_delay=1000) as batcher:
         watched = Watched(batcher, sim)
         await watched.all(*range(4))
@@ -255,7 +255,7 @@ async def test_a02_a_failure_on_the_device_is_that_of_one_batch(npu: aa.Device, 
         check_books(batcher, ok=25 - 4 + 4, failed=4, waiting=0, running=0, in_flight=0)
 
 
-async def test_a18_when_an_input_is_at_fault_the_others_are_run_again(npu: aa.Device, sim: Simulator) -> None:
+async def test_when_an_input_is_at_fault_the_others_are_run_again(npu: aa.Device, sim: Simulator) -> None:
     async with npu.load_model(sums(4), name="sums") as model, aa.Batcher(model, max_delay=1000) as batcher:
         watched = Watched(batcher, sim)
         await watched.all(0)
@@ -265,7 +265,7 @@ async def test_a18_when_an_input_is_at_fault_the_others_are_run_again(npu: aa.De
         check_books(batcher, ok=5, isolated=4, padded_rows=3 + 4 * 3)
 
 
-async def test_a17_who_is_cancelled_before_is_not_on_the_device(npu: aa.Device, sim: Simulator) -> None:
+async def test_who_is_cancelled_before_is_not_on_the_device(npu: aa.Device, sim: Simulator) -> None:
     async with npu.load_model(GEARS) as model, aa.Batcher(model, max_delay=1000, concurrency=1) as batcher:
         sums_ = Watched(batcher, sim)
         await sums_.all(0)
@@ -378,7 +378,7 @@ async def test_a_batcher_is_used_inside_its_block_in_its_own_thread() -> None:
         return items
 
     batcher = aa.Batcher(function, max_batch=4, name="mine")
-    with pytest.raises(RuntimeError, match="mine: .* has not been entered"):
+    with pytest.raises(RuntimeError, match=r"mine: .* has not been entered"):
         await batcher(1)
     async with batcher:
         with pytest.raises(TypeError, match="mine takes one item a call, not 2 items"):
@@ -391,7 +391,7 @@ async def test_a_batcher_is_used_inside_its_block_in_its_own_thread() -> None:
 
         with pytest.raises(RuntimeError, match="belongs to the event loop that has entered it"):
             await anyio.to_thread.run_sync(anyio.run, elsewhere)
-    with pytest.raises(aa.RuntimeClosedError, match="mine: .* is closed"):
+    with pytest.raises(aa.RuntimeClosedError, match=r"mine: .* is closed"):
         await batcher(1)
     unused = aa.Batcher(function, max_batch=4)
     await unused.close()

@@ -16,7 +16,7 @@ from compose.batching import BURSTS, CANCELLED, Callers, Machine, check_books, i
 
 @virtual_loops
 @pytest.mark.parametrize(("max_delay", "takes"), [(0.02, 0.001), (0.02, 0.1), (0, 0.1)])
-def test_a16_no_burst_waits_longer_than_it_has_to(backend: str, max_delay: float, takes: float) -> None:
+def test_no_burst_waits_longer_than_it_has_to(backend: str, max_delay: float, takes: float) -> None:
     async def burst(count: int) -> None:
         machine = Machine(takes)
         async with aa.Batcher(machine, max_batch=4, max_delay=max_delay) as batcher:
@@ -77,7 +77,7 @@ def test_requests_between_two_sizes_leave_when_the_delay_is_over(backend: str) -
 
 @virtual_loops
 @pytest.mark.parametrize("how", ["timeout", "scope"])
-def test_a19_overload_with_deadlines_does_not_starve(backend: str, how: str) -> None:
+def test_overload_with_deadlines_does_not_starve(backend: str, how: str) -> None:
     """Batches of 8 in 30 ms, deadlines of 60 ms, three times as many requests as that is, then as many."""
 
     async def main() -> None:
@@ -121,7 +121,7 @@ def test_a19_overload_with_deadlines_does_not_starve(backend: str, how: str) -> 
 
 
 @virtual_loops
-def test_a19_when_nothing_can_be_in_time_it_is_run_all_the_same(backend: str) -> None:
+def test_when_nothing_can_be_in_time_it_is_run_all_the_same(backend: str) -> None:
     async def main() -> None:
         machine = Machine(10.0)  # a slow start
         async with aa.Batcher(machine, max_batch=4, max_delay=0.005, concurrency=1) as batcher:
@@ -134,7 +134,7 @@ def test_a19_when_nothing_can_be_in_time_it_is_run_all_the_same(backend: str) ->
 
 
 @virtual_loops
-def test_a19_of_what_is_late_the_least_late_is_run_first(backend: str) -> None:
+def test_of_what_is_late_the_least_late_is_run_first(backend: str) -> None:
     async def main() -> None:
         machine = Machine(10.0)
         async with aa.Batcher(machine, max_batch=2, max_delay=0, concurrency=1) as batcher:
@@ -245,7 +245,7 @@ def test_scopes_whose_deadline_is_put_off_do_not_hang(backend: str) -> None:
 
 
 @virtual_loops
-def test_a20_waiting_for_a_place_has_an_end(backend: str) -> None:
+def test_waiting_for_a_place_has_an_end(backend: str) -> None:
     async def main() -> None:
         machine = Machine(0.03)
         async with aa.Batcher(machine, max_batch=4, max_delay=0, concurrency=1, queue_limit=16) as batcher:
@@ -290,7 +290,7 @@ def test_what_arrives_at_random_waits_no_longer_than_the_delay_and_a_batch(backe
 
 
 @virtual_loops
-def test_a21_what_is_urgent_does_not_wait_behind_a_flood(backend: str) -> None:
+def test_what_is_urgent_does_not_wait_behind_a_flood(backend: str) -> None:
     async def main() -> None:
         machine = Machine(0.02)
         took: list[float] = []
@@ -318,7 +318,7 @@ async def _low(batcher: aa.Batcher[Any, Any], item: int) -> None:
 
 
 @virtual_loops
-def test_a21_what_is_not_urgent_gets_its_turn(backend: str) -> None:
+def test_what_is_not_urgent_gets_its_turn(backend: str) -> None:
     async def main() -> None:
         machine = Machine(0.02)
         took: list[float] = []
@@ -352,7 +352,7 @@ async def _again_and_again(batcher: aa.Batcher[Any, Any], item: int) -> None:
 
 
 @virtual_loops
-def test_a23_every_ending_is_counted_once(backend: str) -> None:
+def test_every_ending_is_counted_once(backend: str) -> None:
     async def main() -> None:
         machine = Machine(0.01)
         kinds: dict[str, int] = dict.fromkeys(("ok", "timed_out", "cancelled"), 0)

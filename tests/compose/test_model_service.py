@@ -104,7 +104,7 @@ async def test_a_call_that_overlaps_costs_one_callback(npu: aa.Device, sim: Simu
 
 
 @pytest.mark.parametrize("instances", [1, 3])
-async def test_a11_one_model_id_never_runs_twice_at_once(
+async def test_one_model_id_never_runs_twice_at_once(
     instances: int, npu: aa.Device, sim: Simulator, tmp_path: Path
 ) -> None:
     set_stages(sim, tmp_path, runs=4)
@@ -205,7 +205,7 @@ async def test_waiting_calls_are_let_in_in_their_order(npu: aa.Device, sim: Simu
     assert list(order) == sorted(order)
 
 
-async def test_a06_a_cancelled_wait_for_a_place_loses_none(npu: aa.Device, sim: Simulator) -> None:
+async def test_a_cancelled_wait_for_a_place_loses_none(npu: aa.Device, sim: Simulator) -> None:
     """Cancelled before its turn, in the very moment of it, and after it."""
     rng = random.Random(6)
     async with npu.load_model(COPY, concurrency=2) as model:
@@ -267,7 +267,7 @@ async def test_500_calls_of_which_many_are_cancelled_get_their_own_answers(npu: 
     assert model.statistics().abandoned == 0
 
 
-async def test_a01_64_calls_keep_nothing_from_the_loop(npu: aa.Device, sim: Simulator) -> None:
+async def test_64_calls_keep_nothing_from_the_loop(npu: aa.Device, sim: Simulator) -> None:
     blocking = ("aclrtSynchronizeStream", "aclrtSynchronizeDevice", "aclrtMalloc", "aclrtMallocHost", "aclmdlExecute")
     async with npu.load_model(COPY) as model:
         await calls_at_once(model, 64)

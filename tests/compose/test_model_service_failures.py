@@ -47,7 +47,7 @@ def settled(npu: aa.Device, model: aa.Model, calls: int) -> bool:
 
 @pytest.mark.parametrize("delivery", ["eager", "lazy"])
 @pytest.mark.parametrize("kind", ["memcpy_h2d", "execute", "memcpy_d2h"])
-async def test_a02_a_failure_reaches_no_further_than_what_is_on_the_device(
+async def test_a_failure_reaches_no_further_than_what_is_on_the_device(
     kind: str, delivery: Any, npu: aa.Device, sim: Simulator
 ) -> None:
     outcomes: Outcomes = {}

@@ -418,6 +418,22 @@ async def test_a_block_that_is_cancelled_leaves_nobody_waiting(npu: aa.Device) -
     assert check(pool).size == 0
 
 
+async def test_a_close_elsewhere_ends_with_the_block(npu: aa.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when somebody still holds a stream, which is then closed under them."""
+    monkeypatch.setattr("aioascend.pool.pool.GRACE_S", 1e-3)
+    async with anyio.create_task_group() as group:
+        with pytest.raises(LookupError, match="left"):  # noqa: PT012 - as it is, not in a group
+            async with aa.StreamPool(npu, size=1) as pool:
+                lease = pool.acquire()
+                stream = await lease.__aenter__()
+                group.start_soon(pool.close)
+                await until(lambda: pool.closed)
+                raise LookupError("left")
+    assert stream.closed
+    await lease.__aexit__(None, None, None)
+    assert check(pool).size == 0
+
+
 async def test_a_closed_device(sim: Simulator, anyio_backend: object) -> None:
     npu = await aa.open_device(0, backend="sim")
     async with aa.StreamPool(npu, size=1) as pool:

@@ -28,10 +28,10 @@ ROUNDS = 700  # on each loop, so 2000 in all
 CREATE = "aclrtCreateStreamWithConfig"
 
 
-# --- A05: streams run out ---
+# --- streams run out ---
 
 
-async def test_a05_the_pool_goes_on_with_the_streams_that_it_gets(
+async def test_the_pool_goes_on_with_the_streams_that_it_gets(
     npu: aa.Device, sim: Simulator, caplog: pytest.LogCaptureFixture
 ) -> None:
     sim.limit_streams(1 + 6)  # the default stream is one of them
@@ -55,7 +55,7 @@ async def test_a05_the_pool_goes_on_with_the_streams_that_it_gets(
 
 
 @pytest.mark.parametrize("code", [207008, 207007, 207005])
-async def test_a05_without_a_single_stream_there_is_an_error(npu: aa.Device, sim: Simulator, code: int) -> None:
+async def test_without_a_single_stream_there_is_an_error(npu: aa.Device, sim: Simulator, code: int) -> None:
     sim.fail_call(CREATE, code=code, times=2)
     async with aa.StreamPool(npu, size=16) as pool:
         for _ in range(2):  # each time it is tried again
@@ -67,22 +67,21 @@ async def test_a05_without_a_single_stream_there_is_an_error(npu: aa.Device, sim
         assert check(pool).failed == 2
 
 
-async def test_a05_streams_that_become_free_are_taken_later(
+async def test_streams_that_become_free_are_taken_later(
     npu: aa.Device, sim: Simulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("aioascend.pool.supply._RETRY_S", 1e-3)
     sim.limit_streams(1 + 2)
-    async with aa.StreamPool(npu, size=4) as pool:
-        async with pool.acquire(), pool.acquire():
-            with pytest.raises(aa.DeadlineError):
-                await pool.acquire(timeout=0.01).__aenter__()
-            assert pool.size == 2
-            sim.limit_streams(None)
-            await use(pool, npu.empty(16, "uint8"))  # nobody has to give one back for that
-            assert pool.size == 3
+    async with aa.StreamPool(npu, size=4) as pool, pool.acquire(), pool.acquire():
+        with pytest.raises(aa.DeadlineError):
+            await pool.acquire(timeout=0.01).__aenter__()
+        assert pool.size == 2
+        sim.limit_streams(None)
+        await use(pool, npu.empty(16, "uint8"))  # nobody has to give one back for that
+        assert pool.size == 3
 
 
-# --- A06: a cancelled acquire ---
+# --- a cancelled acquire ---
 
 
 class Round:
@@ -155,7 +154,7 @@ class Round:
         assert gauges(self.pool) == (2, 0, 0, 0)
 
 
-async def test_a06_a_cancelled_acquire_loses_no_stream(npu: aa.Device) -> None:
+async def test_a_cancelled_acquire_loses_no_stream(npu: aa.Device) -> None:
     outcomes: Counter[str] = Counter()
     async with aa.StreamPool(npu, size=2) as pool:
         await offered(pool, 2)
@@ -170,10 +169,10 @@ async def test_a06_a_cancelled_acquire_loses_no_stream(npu: aa.Device) -> None:
     assert outcomes["served"] > ROUNDS
 
 
-# --- A07: a slot is not given back after an exception ---
+# --- a slot is not given back after an exception ---
 
 
-async def test_a07_streams_come_back_whatever_happens(npu: aa.Device, sim: Simulator) -> None:
+async def test_streams_come_back_whatever_happens(npu: aa.Device, sim: Simulator) -> None:
     async with aa.StreamPool(npu, size=3) as pool, await npu.load_model(COPY) as model:
         await offered(pool, 3)
         x, y, small = npu.empty(4), npu.empty(4), npu.empty(2)
@@ -221,11 +220,11 @@ async def test_a07_streams_come_back_whatever_happens(npu: aa.Device, sim: Simul
         assert check(pool).created == 3
 
 
-# --- A14: an abort strands the streams that wait ---
+# --- an abort strands the streams that wait ---
 
 
 @pytest.mark.parametrize("capable", [True, False])
-async def test_a14_after_an_abort_the_pool_has_its_full_size(
+async def test_after_an_abort_the_pool_has_its_full_size(
     sim: Simulator, anyio_backend: object, capable: bool
 ) -> None:
     device = aa.open_device(1, backend="sim") if capable else await device_without("aclrtStreamAbort")
@@ -246,10 +245,10 @@ async def test_a14_after_an_abort_the_pool_has_its_full_size(
         assert (now.size, now.replaced) == (2, 0 if capable else 2)
 
 
-# --- A22: the stream of another coroutine ---
+# --- the stream of another coroutine ---
 
 
-async def test_a22_no_task_meets_another_one_on_its_stream(npu: aa.Device, sim: Simulator) -> None:
+async def test_no_task_meets_another_one_on_its_stream(npu: aa.Device, sim: Simulator) -> None:
     """Nothing is ambient: a task submits to the stream that it was given, however blocks are nested and left."""
     sim.clear_timeline()
     blocks: list[tuple[int, int, int]] = []  # stream, bytes, operations
@@ -307,10 +306,10 @@ async def test_a22_no_task_meets_another_one_on_its_stream(npu: aa.Device, sim: 
         assert all(length % 3 == 0 or length == 20 for length in runs), runs
 
 
-# --- A23: metrics drift ---
+# --- metrics drift ---
 
 
-async def test_a23_the_sums_hold_at_any_moment(npu: aa.Device, sim: Simulator) -> None:
+async def test_the_sums_hold_at_any_moment(npu: aa.Device, sim: Simulator) -> None:
     """Requests that end in every way there is; looked at after every step."""
     dice = random.Random(23)
     outcomes: Counter[str] = Counter()

@@ -239,7 +239,7 @@ async def test_an_error_while_streams_are_made_reaches_all_who_wait(npu: aa.Devi
         await offered(pool, 4)
 
 
-async def test_a02_an_error_of_the_pool_itself_reaches_those_who_wait(
+async def test_an_error_of_the_pool_itself_reaches_those_who_wait(
     npu: aa.Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And neither the block nor those who come later."""

@@ -145,6 +145,42 @@ def test_fork_after_use_is_refused_clearly_and_the_parent_goes_on() -> None:
     )
 
 
+def test_a_call_of_a_model_in_a_forked_child_is_refused_although_it_would_have_to_wait() -> None:
+    run_python(
+        """
+        import warnings
+        import numpy as np
+        warnings.simplefilter("ignore", DeprecationWarning)
+        MODEL = b'[[inputs]]\\nname = "x"\\nshape = [4]\\n[[outputs]]\\nname = "y"\\nshape = [4]\\n'
+
+        async def main():
+            async with aa.open_device(0) as npu, npu.load_model(MODEL, concurrency=1) as model:
+                x = np.zeros(4, "float32")
+                await model(x)
+                sim.hold(model.stream)
+                pending = asyncio.ensure_future(model(x))
+                await asyncio.sleep(0)
+                assert model.statistics().running == 1
+                pid = os.fork()
+                if pid == 0:
+                    code = 1
+                    try:
+                        await model(x)
+                    except aa.ForkError:
+                        code = 7
+                    os._exit(code)
+                _, status = os.waitpid(pid, 0)
+                assert os.waitstatus_to_exitcode(status) == 7, status
+                sim.release(model.stream)
+                await pending
+
+        asyncio.run(main())
+        print("parent")
+        """,
+        stdout="parent\n",
+    )
+
+
 def test_a_forked_child_exits_normally() -> None:
     # Forked between two runs: a child that closes a running loop would take the parent's epoll registrations away.
     run_python(
