@@ -13,7 +13,8 @@ import anyio
 
 from aioascend._cancels import is_cancelled, stray
 from aioascend._deadlines import checkpoint_if_late, turn_of
-from aioascend.batcher.queues import Pace, Queues, Request, State
+from aioascend.batcher.pace import Forecast, Pace
+from aioascend.batcher.queues import Queues, Request, State
 from aioascend.batcher.statistics import BatcherStatistics
 from aioascend.batcher.targets import HookError, Target
 from aioascend.errors import DeadlineError, QueueFullError, RuntimeClosedError, fresh
@@ -66,6 +67,7 @@ class Engine:
         self._rejected = self._rows = self._padded_rows = self._isolated = 0
         self._in_flight = 0
         self._durations = Pace()
+        self._forecast = Forecast() if target.one_at_a_time else None
         self._intervals = Pace()  # between batches, while more wait than one batch takes
         self._backlog_since: float | None = None
 
@@ -198,9 +200,11 @@ class Engine:
                     await self._changed.wait()
                     continue
                 now, expected = anyio.current_time(), self._durations.at_most
-                ripe = self._queues.ripe(now, expected, at_once=self.closing or not self._in_flight)
+                not_before = -math.inf if self._forecast is None else self._forecast.leave_at()
+                at_once = self.closing or self._in_flight < self._target.lanes
+                ripe = self._queues.ripe(now, expected, at_once=at_once, not_before=not_before)
                 if ripe is None:
-                    with anyio.CancelScope(deadline=self._queues.due(expected)):
+                    with anyio.CancelScope(deadline=self._queues.due(expected, not_before)):
                         await self._changed.wait()
                 elif batch := self._take(*ripe, now, expected):
                     return batch
@@ -216,7 +220,15 @@ class Engine:
             self._counts[State.RUNNING] += 1
             request.state = State.RUNNING
         if batch:
-            self._reasons["full" if full else "close" if self.closing else "delay" if self._in_flight else "idle"] += 1
+            self._reasons[
+                "full"
+                if full
+                else "close"
+                if self.closing
+                else "delay"
+                if self._in_flight >= self._target.lanes
+                else "idle"
+            ] += 1
             self._in_flight += 1
             self._rows += len(batch)
             if self._backlog_since is not None:
@@ -225,17 +237,22 @@ class Engine:
         return batch
 
     async def _run(self, batch: list[Request]) -> None:
+        began = anyio.current_time()
+        forecast = self._forecast and self._forecast.begin(began, len(batch))
+        ok = False
         try:
-            began = anyio.current_time()
             results = await self._results([request.item for request in batch])
             if isinstance(results, Exception):
                 await self._run_apart(batch, results)
             else:
+                ok = True
                 self._durations.add(anyio.current_time() - began)
                 for request, result in zip(batch, results, strict=True):
                     self._settle(request, result)
         finally:
             self._in_flight -= 1
+            if self._forecast and forecast:
+                self._forecast.end(anyio.current_time(), forecast, ok=ok)
             self._changed.set()
 
     async def _run_apart(self, batch: list[Request], error: Exception) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import anyio
 
-__all__ = ["Pace", "Queues", "Request", "State"]
+__all__ = ["Queues", "Request", "State"]
 
 
 class State(enum.Enum):
@@ -59,30 +59,6 @@ class Request:
 _ORDER = attrgetter("order")
 
 
-class Pace:
-    """What something takes, by the last few times: the mean, and what is hardly exceeded."""
-
-    def __init__(self) -> None:
-        self._known = False
-        self._mean = 0.0
-        self._deviation = 0.0
-
-    def add(self, seconds: float) -> None:
-        if not self._known:
-            self._known, self._mean = True, seconds
-        error = seconds - self._mean
-        self._mean += error / 4
-        self._deviation += (abs(error) - self._deviation) / 4
-
-    @property
-    def mean(self) -> float | None:
-        return self._mean if self._known else None
-
-    @property
-    def at_most(self) -> float:
-        return 1.1 * self._mean + 2 * self._deviation
-
-
 class Queues:
     """Requests that wait, by bucket. Knows which bucket has to leave when, not whether anybody can take it."""
 
@@ -112,24 +88,27 @@ class Queues:
         if not waiting:
             del self._buckets[request.bucket]
 
-    def ripe(self, now: float, expected: float, *, at_once: bool) -> tuple[Hashable, bool] | None:
+    def ripe(self, now: float, expected: float, *, at_once: bool, not_before: float) -> tuple[Hashable, bool] | None:
         """The bucket that has to leave now, and whether it is full; of several the one that begins with what is first.
 
         at_once: whatever there is may leave.
+        not_before: when a batch that is not full may leave at the earliest, unless a deadline is in danger.
         """
         first: list[Request] | None = None
         for waiting in self._buckets.values():
-            ready = at_once or len(waiting) >= self._max_batch or self._due(waiting, expected) <= now
+            ready = at_once or len(waiting) >= self._max_batch or self._due(waiting, expected, not_before) <= now
             if ready and (first is None or waiting[0].order < first[0].order):
                 first = waiting
         return None if first is None else (first[0].bucket, len(first) >= self._max_batch)
 
-    def due(self, expected: float) -> float:
+    def due(self, expected: float, not_before: float) -> float:
         """When the next bucket has to leave, if nothing is added; infinite if none has."""
-        return min((self._due(waiting, expected) for waiting in self._buckets.values()), default=math.inf)
+        return min((self._due(waiting, expected, not_before) for waiting in self._buckets.values()), default=math.inf)
 
-    def _due(self, waiting: list[Request], expected: float) -> float:
-        return min(min(one.made_at + self._max_delay, self._last_moment(one, expected)) for one in waiting)
+    def _due(self, waiting: list[Request], expected: float, not_before: float) -> float:
+        oldest = min(one.made_at for one in waiting)
+        last_moment = min(self._last_moment(one, expected) for one in waiting)
+        return min(max(oldest + self._max_delay, not_before), last_moment)
 
     @staticmethod
     def _last_moment(request: Request, expected: float) -> float:

@@ -71,7 +71,12 @@ class Target:
 
     Attributes:
         padded_rows: How many rows have been added so far to reach an allowed size.
+        lanes: How many batches it begins with at once, while nothing else is under way.
+        one_at_a_time: Whether further ones wait for that, so that nothing is won by giving them to it early.
     """
+
+    lanes = 1
+    one_at_a_time = False
 
     def __init__(
         self, name: str, sizes: Sequence[int], bucket: object, collate: Collate | None, split: Split | None
@@ -201,6 +206,8 @@ class ModelTarget(Target):
     ) -> None:
         super().__init__(name, sizes, bucket, collate, split)
         self._model = model
+        self.lanes = len(model.streams)
+        self.one_at_a_time = self.lanes == 1
         self._row_infos = [TensorInfo(info.name, info.shape[1:], info.dtype) for info in model.input_infos]
         self._check_axes(() if collate else model.input_infos, "input", "collate")
         self._check_axes(() if split else model.output_infos, "output", "split")

@@ -35,7 +35,7 @@ NAME = "pipeline"
 OURS = "aioascend"
 JITTER = 0.3
 KINDS = 8
-"""Of items. AscendCL runs a model on one stream at a time, so that each worker has models of its own."""
+"""Of items, each with a model of its own."""
 
 _MEAN_SIZE = 1000  # elements of a tensor
 
@@ -136,6 +136,7 @@ def _case(
 
 @asynccontextmanager
 async def _pipeline(npu: aa.Device, kinds: Sequence[Kind], workers: int) -> AsyncIterator[aa.Pipeline[Item, Item]]:
+    # AscendCL runs a model on one stream at a time, so each worker has models of its own.
     unused = [[await npu.load_model(kind.description()) for kind in kinds] for _ in range(workers)]
     models_of: dict[int, list[aa.Model]] = {}
 

@@ -7,18 +7,21 @@ import concurrent.futures
 import math
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import anyio
+import anyio.abc
 import anyio.from_thread
-import anyio.lowlevel
 
 from aioascend._arguments import whole
-from aioascend._deadlines import checkpoint_if_late, limit_of
+from aioascend._deadlines import HomeLoop, checkpoint_if_late, limit_of
 from aioascend.errors import DeadlineError, QueueFullError, RuntimeClosedError
-from aioascend.infer_queue.requests import Request, Requests, Results
+from aioascend.infer_queue.requests import Request, Requests
+from aioascend.infer_queue.results import Results
 from aioascend.infer_queue.statistics import InferQueueStatistics
+from aioascend.infer_queue.workers import Workers, cancelled
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -28,22 +31,18 @@ __all__ = ["InferQueue"]
 T = TypeVar("T")
 R = TypeVar("R")
 
-_NOT_OPEN = {
-    "new": "the queue is not open yet; use it inside its async with block",
-    "closing": "the queue is closing and takes no more requests",
-    "closed": "the queue is closed",
-}
+_CLOSED = {"closing": "the queue is closing and takes no more requests", "closed": "the queue is closed"}
 
 
 class InferQueue(Generic[T, R]):
     """A bounded queue of requests that a number of workers serve, and the results by the ids of the requests.
 
-        async with aioascend.InferQueue(model, workers=2) as queue:
+        async with aioascend.InferQueue(model, concurrency=2) as queue:
             first, second = await queue.submit(image), await queue.submit(other)
             boxes = await queue.result(first, timeout=1)
 
     Guaranteed:
-    - Requests are begun in the order of their submits, at most `workers` at the same time.
+    - Requests are begun in the order of their submits, at most `concurrency` at the same time.
     - Every request ends: with a result, the error of the handler, `DeadlineError`, or as cancelled.
     - A result is given out once: to all who wait for it when it comes, or to the first who asks later. A wait that is
       cancelled, or whose timeout has passed, leaves it there.
@@ -51,30 +50,35 @@ class InferQueue(Generic[T, R]):
     Not guaranteed: that requests end in order; that what a cancelled handler had put on a device does not run.
 
     It belongs to the event loop in which it is entered; `submit_from_thread` is for other threads. Leaving the block
-    waits for what was submitted; leaving it by an exception gives that up.
+    waits for what was submitted. Leaving it by an exception, or being cancelled in it, gives that up: whoever still
+    waits for a result gets `RuntimeClosedError`. So does everybody when the handler raises what is no `Exception`, but
+    is to end the program; that comes out of the block, in a group.
 
     Args:
         handler: An async function of the value of a request, such as a model or a scheduler.
-        workers: How many requests it is called for at the same time.
-        limit: How many requests may wait.
+        concurrency: How many requests it is called for at the same time.
+        queue_limit: How many requests may wait.
         keep: How many results are kept that nobody waits for. When there are more, the oldest is forgotten. Once
-            `results` is in use none is; then the workers pause until some have been taken.
+            somebody has asked `results` for one none is; then no further request is begun until some have been taken,
+            or the queue is closed.
 
     Raises:
         TypeError, ValueError: an argument makes no sense; the message names it.
     """
 
     def __init__(
-        self, handler: Callable[[T], Awaitable[R]], *, workers: int = 4, limit: int = 64, keep: int = 1024
+        self, handler: Callable[[T], Awaitable[R]], *, concurrency: int = 4, queue_limit: int = 64, keep: int = 1024
     ) -> None:
         if not callable(handler):
             raise TypeError(f"handler must be an async function, not {handler!r}")
-        self._handler = handler
-        self._workers = whole("workers", workers, 1, 2**20, "a number of workers")
-        self._limit = whole("limit", limit, 1, 2**31 - 1, "a number of requests")
-        self._keep = whole("keep", keep, 1, 2**31 - 1, "a number of results")
-        self._state: Literal["new", "open", "closing", "closed"] = "new"
-        self._broken: BaseException | None = None  # what has ended a worker
+        name = getattr(handler, "__name__", None) or getattr(handler, "name", None) or type(handler).__name__
+        self._label = f"InferQueue of {name}"
+        self._concurrency = whole("concurrency", concurrency, 1, 2**20, "a number of calls")
+        self._queue_limit = whole("queue_limit", queue_limit, 1, 2**31 - 1, "a number of requests")
+        self._requests = Requests(self._queue_limit, whole("keep", keep, 1, 2**31 - 1, "a number of results"))
+        self._workers = Workers(handler, self._requests)
+        self._home: HomeLoop | None = None
+        self._block: AbstractAsyncContextManager[None] | None = None
 
     # --- requests in ---
 
@@ -92,39 +96,41 @@ class InferQueue(Generic[T, R]):
         Raises:
             TypeError, ValueError: `timeout` is no number of seconds.
             DeadlineError: there was no place in time.
-            RuntimeClosedError: the queue is not open, or was closed at once while this waited.
+            RuntimeClosedError: the queue is closed, or was closed at once while this waited.
+            RuntimeError: it has not been entered, or by another event loop.
         """
-        return (await self._submit(value, timeout)).id
+        return (await self._submit(value, limit_of(timeout))).id
 
-    async def _submit(self, value: T, timeout: float | None) -> Request:  # noqa: ASYNC109 - of the request
-        request = self._new(value, timeout)
+    async def _submit(self, value: T, limit: float) -> Request:
         await checkpoint_if_late()
+        request = self._new(value, limit)
+        self._requests.make_room()
         self._requests.take_in(request)
         try:
             while request.state == "door":
                 with anyio.CancelScope(deadline=request.deadline):
-                    await request.admitted.wait()
-                self._expire(request)
+                    await request.moved.until(lambda: request.state != "door")
+                self._requests.expire(request)
         except BaseException:
-            self._withdraw(request)
+            self._workers.withdraw(request)
             raise
-        if request.over and request.error is not None:  # which it was told at the door
+        if request.over and (error := request.told()) is not None:  # which it was told at the door
             self._requests.take(request)
-            raise request.error
+            raise error
         return request
 
     def try_submit(self, value: T, *, timeout: float | None = None) -> int:
-        """Add a request if there is a place for it; otherwise see `submit`.
+        """Add a request if there is a place for it; otherwise see `submit`. Callbacks of the event loop may call it.
 
         Raises:
             QueueFullError: there is none.
         """
-        request = self._new(value, timeout)
-        if self._requests.full:
+        request = self._new(value, limit_of(timeout))
+        if not self._requests.make_room():
             self._requests.counts["rejected"] += 1
             after = self._requests.service
-            retry_after = None if after is None else after / self._workers
-            raise QueueFullError("the queue", len(self._requests.waiting), self._limit, retry_after)
+            retry_after = None if after is None else after / self._concurrency
+            raise QueueFullError("the queue", len(self._requests.waiting), self._queue_limit, retry_after)
         self._requests.take_in(request)
         return request.id
 
@@ -135,30 +141,32 @@ class InferQueue(Generic[T, R]):
             A future of the result. Cancelling it cancels the request.
 
         Raises:
-            RuntimeError: this is the thread of the event loop.
-            RuntimeClosedError: the queue is not open.
+            RuntimeClosedError: the queue is closed.
+            RuntimeError: it has not been entered, or this is the thread of its event loop.
         """
-        self._check_open()
-        limit_of(timeout)
+        limit = limit_of(timeout)
+        self._check_taking()
         if threading.get_ident() == self._thread:
             raise RuntimeError("submit_from_thread is for other threads; use submit in that of the event loop")
         try:
-            return self._portal.start_task_soon(self._submit_and_wait, value, timeout)
+            future: concurrent.futures.Future[R] = self._portal.start_task_soon(self._submit_and_wait, value, limit)
+            return future
         except RuntimeError as error:  # it was closed meanwhile
-            raise RuntimeClosedError(_NOT_OPEN["closed"]) from error
+            raise RuntimeClosedError(_CLOSED["closed"]) from error
 
-    async def _submit_and_wait(self, value: T, timeout: float | None) -> R:  # noqa: ASYNC109 - of the request
-        request = await self._submit(value, timeout)
+    async def _submit_and_wait(self, value: T, limit: float) -> R:
+        request = await self._submit(value, limit)
         try:
             result: R = await self._outcome(request, math.inf)
             return result
         except anyio.get_cancelled_exc_class():
-            self._withdraw(request)
+            self._workers.withdraw(request)
             raise
 
-    def _new(self, value: T, timeout: float | None) -> Request:
-        self._check_open()
-        return self._requests.new(value, limit_of(timeout))
+    def _new(self, value: T, limit: float) -> Request:
+        self._check_taking()
+        self._check_home()
+        return self._requests.new(value, limit)
 
     # --- results out ---
 
@@ -172,47 +180,52 @@ class InferQueue(Generic[T, R]):
         Raises:
             LookupError: there is no such request, its result was taken, or was forgotten (see `keep`).
             DeadlineError: it is not there in time, or the request itself was not done in time.
-            concurrent.futures.CancelledError: the request was cancelled.
+            concurrent.futures.CancelledError: the request was cancelled, by `cancel`.
             RuntimeClosedError: the queue was closed without waiting for it.
+            RuntimeError: the queue has not been entered, or by another event loop.
             Exception: what the handler has raised.
         """
-        self._check_entered()
+        self._check_home()
         limit = limit_of(timeout)
         result: R = await self._outcome(self._requests.find(request), limit)
         return result
 
     async def _outcome(self, request: Request, limit: float) -> Any:
-        began = anyio.current_time()
+        requests = self._requests
+        began = requests.now()
         request.watchers += 1
         try:
             while not request.over:
                 until = min(began + limit, math.inf if request.state == "running" else request.deadline)
                 with anyio.CancelScope(deadline=until):
-                    await request.ended.wait()
-                self._expire(request)
-                now = anyio.current_time()
-                if began + limit <= now and not request.ended.is_set():
+                    await request.moved.until(lambda: request.over)
+                requests.expire(request)
+                now = requests.now()
+                if began + limit <= now and not request.over:
                     running = request.state == "running"
                     raise DeadlineError(f"the result of request {request.id}", now - began, started=running)
         except BaseException:
             request.watchers -= 1
             if request.over and not request.watchers:  # it has come, and nobody else gets it
-                self._requests.keep(request)
+                requests.keep(request)
             raise
-        self._requests.take(request)
-        if request.error is not None:
-            raise request.error
+        requests.take(request)
+        if (error := request.told()) is not None:
+            raise error
         return request.result
 
-    def results(self) -> AsyncIterator[tuple[int, R | BaseException]]:
+    def results(self) -> AsyncIterator[tuple[int, R | Exception]]:
         """All results that nobody waits for by `result`, as they come: pairs of id and result.
 
         A request that has failed gives its error in the place of the result, as with gather(return_exceptions=True).
         Several loops over `results` share what comes. A loop ends when the queue is closed and everything was taken.
+        From when the first result is asked for, none is forgotten.
+
+        Raises:
+            RuntimeError: the queue has not been entered; when the next one is asked for: or by another event loop.
         """
         self._check_entered()
-        self._requests.streaming = True
-        return Results(self._requests, lambda: self._state == "open")
+        return Results(self._requests, self._check_home)
 
     # --- ends ---
 
@@ -226,160 +239,118 @@ class InferQueue(Generic[T, R]):
 
         Raises:
             LookupError: there is no such request.
+            RuntimeError: the queue has not been entered, or by another event loop.
         """
-        self._check_entered()
+        self._check_home()
         found = self._requests.find(request)
         if found.over:
             return False
-        self._cancel(found, _cancelled(found))
+        self._workers.cancel(found, cancelled(found))
         return True
-
-    def _cancel(self, request: Request, reason: Exception) -> None:
-        if request.state == "running":
-            request.cancelled = reason
-            request.scope.cancel()
-        else:
-            self._requests.end(request, "cancelled", error=reason)
-
-    def _withdraw(self, request: Request) -> None:
-        """Whoever has made it has gone."""
-        request.forgotten = True
-        if request.over:
-            self._requests.take(request)
-        else:
-            self._cancel(request, _cancelled(request))
-
-    def _expire(self, request: Request) -> None:
-        """It is over if it has waited too long."""
-        now = anyio.current_time()
-        if request.state in ("door", "queued") and request.deadline <= now:
-            self._requests.end(request, "timed_out", error=request.late(now))
-
-    # --- workers ---
-
-    async def _work(self) -> None:
-        requests = self._requests
-        while True:
-            request = requests.begin()
-            if request is not None:
-                await self._serve(request)
-            elif self._state != "open" and not requests.waiting:
-                return
-            else:
-                event = anyio.Event()
-                requests.idle.append(event)
-                await event.wait()
-
-    async def _serve(self, request: Request) -> None:
-        requests = self._requests
-        try:
-            with request.scope:
-                result = await self._handler(request.value)
-                requests.end(request, "ok", result)
-                return
-            if request.cancelled is not None:
-                requests.end(request, "cancelled", error=request.cancelled)
-            else:
-                requests.end(request, "timed_out", error=request.late(anyio.current_time()))
-        except Exception as error:
-            requests.end(request, "failed", error=error)
-        except anyio.get_cancelled_exc_class():
-            leaving = anyio.current_effective_deadline() == -math.inf
-            requests.end(request, "cancelled", error=_left(request) if leaving else _cancelled(request))
-            if leaving:
-                raise
-        except BaseException as error:
-            requests.end(request, "failed", error=error)
-            self._break(error)
-            raise
-
-    def _break(self, error: BaseException) -> None:
-        """A worker has ended, and with it all of them: nobody is left who would begin with what waits."""
-        self._broken, self._state = error, "closed"
-        for request in self._requests.waiting:
-            self._requests.end(request, "failed", error=error)
-
-    # --- life cycle ---
-
-    def statistics(self) -> InferQueueStatistics:
-        """What is going on right now.
-
-        Raises:
-            RuntimeClosedError: the queue was not entered yet.
-        """
-        self._check_entered()
-        return self._requests.statistics()
-
-    def _check_open(self) -> None:
-        if self._state != "open":
-            raise RuntimeClosedError(_NOT_OPEN[self._state]) from self._broken
-
-    def _check_entered(self) -> None:
-        if self._state == "new":
-            raise RuntimeClosedError(_NOT_OPEN["new"])
-
-    async def __aenter__(self) -> Self:
-        if self._state != "new":
-            raise RuntimeClosedError("a queue can be entered once; make another one")
-        self._requests = Requests(self._limit, self._keep)
-        self._thread = threading.get_ident()
-        self._portal = anyio.from_thread.BlockingPortal()
-        await self._portal.__aenter__()
-        self._group = anyio.create_task_group()
-        await self._group.__aenter__()
-        for _ in range(self._workers):
-            self._group.start_soon(self._work)
-        self._state = "open"
-        return self
 
     async def close(self, *, drain: bool = True) -> None:
         """Take no more requests, and wait until those that were taken are over. May be called again.
 
         Args:
-            drain: Whether they are still done. If not, those that wait raise `RuntimeClosedError`, and the handlers of
-                those that run are cancelled.
+            drain: Whether they are still done, even those that were held back until results are taken. If not, those
+                that wait raise `RuntimeClosedError`, and the handlers of those that run are cancelled.
+
+        Raises:
+            RuntimeError: another event loop has entered it.
 
         A cancelled close leaves the queue closed to new requests.
         """
-        if self._state == "new":
-            self._state = "closed"
+        if self._home is None:
+            self._requests.close("closed")
             return
-        if self._state == "open":
-            self._state = "closing"
+        self._check_home()
+        self._requests.close("closing")
         if not drain:
             self._give_up()
-        while self._requests.idle:
-            self._requests.wake_worker()
-        self._requests.tell()
-        while not self._requests.none:
-            await self._requests.changed.wait()
+        await self._requests.changed.until(lambda: self._requests.none)
 
     def _give_up(self) -> None:
-        for request in [*self._requests.waiting, *self._requests.running]:
-            self._cancel(request, _left(request))
+        self._workers.give_up([*self._requests.waiting, *self._requests.running])
+
+    # --- the block ---
+
+    async def __aenter__(self) -> Self:
+        if self._block is not None:
+            raise RuntimeError(f"{self._label} has been entered before; make another one")
+        if self.closed:
+            raise RuntimeClosedError(_CLOSED["closed"])
+        self._block = self._running()
+        await self._block.__aenter__()
+        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        try:
-            if error is None:
-                await self.close()
-        finally:
-            self._state = "closed"
-            self._give_up()
-            self._requests.tell()
-            self._group.cancel_scope.cancel()
-            # Without the error: the groups are an inner affair, and would wrap it in a group of exceptions.
+    ) -> bool:
+        block: Any = self._block
+        return bool(await block.__aexit__(kind, error, traceback))
+
+    @asynccontextmanager
+    async def _running(self) -> AsyncIterator[None]:
+        failures: list[BaseException] = []
+        requests = self._requests
+        async with anyio.create_task_group() as tasks:
+            self._portal, self._thread = anyio.from_thread.BlockingPortal(), threading.get_ident()
+            self._home = HomeLoop()
+            requests.now = self._home.now
             try:
-                await self._group.__aexit__(None, None, None)
+                await tasks.start(self._lend_portal)
+                if requests.state == "new":  # it may have been closed meanwhile
+                    requests.state = "open"
+                for _ in range(self._concurrency):
+                    tasks.start_soon(self._workers.work)
+                yield
+                await self.close()
+            except BaseException as error:
+                if isinstance(error, anyio.get_cancelled_exc_class()):
+                    raise
+                failures.append(error)  # raised outside of the task group, which would put it into a group
             finally:
-                await self._portal.__aexit__(None, None, None)
+                requests.close("closed")
+                self._give_up()
+                await self._portal.stop()  # does not wait
+                tasks.cancel_scope.cancel()
+        if failures:
+            raise failures.pop()
 
+    async def _lend_portal(self, *, task_status: anyio.abc.TaskStatus[None]) -> None:
+        """Shielded, so that threads are told what has become of their requests, whatever ends the block."""
+        with anyio.CancelScope(shield=True):
+            async with self._portal:
+                task_status.started()
+                await self._portal.sleep_until_stopped()
 
-def _cancelled(request: Request) -> Exception:
-    return concurrent.futures.CancelledError(f"request {request.id} of the queue was cancelled")
+    # --- what goes on ---
 
+    @property
+    def closed(self) -> bool:
+        """Whether it takes no more requests."""
+        return self._requests.state in _CLOSED
 
-def _left(request: Request) -> Exception:
-    how = "under way" if request.state == "running" else "waiting"
-    return RuntimeClosedError(f"the queue was closed at once, when request {request.id} was {how}")
+    def statistics(self) -> InferQueueStatistics:
+        """What is going on right now. From another thread the numbers may be a moment apart."""
+        return self._requests.statistics()
+
+    def _check_taking(self) -> None:
+        if self.closed:
+            raise RuntimeClosedError(_CLOSED[self._requests.state]) from self._workers.broken
+        self._check_entered()
+
+    def _check_entered(self) -> None:
+        if self._requests.state == "new":
+            raise RuntimeError(f"{self._label} has not been entered: use it inside `async with queue:`")
+
+    def _check_home(self) -> None:
+        self._check_entered()
+        if self._home is not None:
+            self._home.check(self._label)
+
+    def __repr__(self) -> str:
+        if self._requests.state != "open":
+            return f"<{self._label}, {'closed' if self.closed else 'not entered'}>"
+        now = self.statistics()
+        return f"<{self._label}: {now.waiting} waiting, {now.running} running>"

@@ -5,15 +5,16 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any, Literal
 
 import anyio
 
-from aioascend.errors import DeadlineError
+from aioascend._signals import Signal
+from aioascend.errors import DeadlineError, fresh
 from aioascend.infer_queue.statistics import InferQueueStatistics
 
-__all__ = ["Request", "Requests", "Results"]
+__all__ = ["Request", "Requests"]
 
 
 class Request:
@@ -21,12 +22,12 @@ class Request:
 
     Attributes:
         state: "new" before it is taken, "door" while it waits for a place in the queue, "queued", "running", or "over".
-        scope: Around the call of the handler.
-        admitted: Set when it is no longer at the door.
-        ended: Set when it is over.
+        scope: Around the call of the handler, while it runs.
+        moved: Told when it is no longer at the door, and when it is over.
         watchers: How many wait for its result.
         cancelled: Why its handler is being cancelled, None unless it is.
         forgotten: Whether nobody will ask for its result.
+        error: With what it has ended; `told` is for whoever is told of it.
     """
 
     def __init__(self, number: int, value: Any, made: float, limit: float) -> None:
@@ -36,14 +37,14 @@ class Request:
         self.began = made
         self.deadline = made + limit
         self.state: Literal["new", "door", "queued", "running", "over"] = "new"
-        self.scope = anyio.CancelScope(deadline=self.deadline)
-        self.admitted = anyio.Event()
-        self.ended = anyio.Event()
+        self.scope: anyio.CancelScope | None = None
+        self.moved = Signal()
         self.watchers = 0
         self.cancelled: Exception | None = None
         self.forgotten = False
         self.result: Any = None
-        self.error: BaseException | None = None
+        self.error: Exception | None = None
+        self._is_told = False
 
     @property
     def over(self) -> bool:
@@ -53,18 +54,29 @@ class Request:
         """That it was not done in time."""
         return DeadlineError(f"request {self.id} of the queue", now - self.made, started=self.state == "running")
 
+    def told(self) -> Exception | None:
+        """Its error, for one more who is told of it. The first gets the one that has come, which knows from where."""
+        if self.error is None or not self._is_told:
+            self._is_told = True
+            return self.error
+        return fresh(self.error)
+
 
 class Requests:
     """All requests that are under way, and the results that nobody has taken.
 
     Attributes:
+        state: Of the queue. "closing": no more are taken; "closed": and none are begun.
+        now: The clock, once the queue is open.
         counts: How many there have been.
         kept: Requests that are over and that nobody waits for, the oldest first.
         streaming: Whether results are never forgotten.
         service: Seconds that the handler takes, as of late; None before it has succeeded.
         idle: One event for each worker that waits for work.
-        changed: Set, and replaced, when a request has ended or a result was taken.
+        changed: Told when a request has ended, a result is kept, or the queue closes.
     """
+
+    now: Callable[[], float]
 
     def __init__(self, limit: int, keep: int) -> None:
         self._limit = limit
@@ -74,12 +86,13 @@ class Requests:
         self._queue: deque[Request] = deque()
         self._running: set[Request] = set()
         self._known: dict[int, Request] = {}
+        self.state: Literal["new", "open", "closing", "closed"] = "new"
         self.kept: dict[int, Request] = {}
         self.counts: Counter[str] = Counter()
         self.streaming = False
         self.service: float | None = None
         self.idle: deque[anyio.Event] = deque()
-        self.changed = anyio.Event()
+        self.changed = Signal()
 
     @property
     def waiting(self) -> list[Request]:
@@ -94,21 +107,18 @@ class Requests:
         return not (self._queue or self._door or self._running)
 
     @property
-    def full(self) -> bool:
-        """Whether a new one has to wait for a place. Those that are late give up theirs."""
-        if len(self._queue) >= self._limit:
-            now = anyio.current_time()
-            for request in [one for one in self._queue if one.deadline <= now]:
-                self.end(request, "timed_out", error=request.late(now))
-        return len(self._queue) >= self._limit
+    def finished(self) -> bool:
+        """Whether no result will come any more."""
+        return self.none and self.state != "open"
 
     @property
     def held_up(self) -> bool:
-        """Whether there would be more results than may be kept."""
-        return self.streaming and len(self.kept) + len(self._running) >= self._keep
+        """Whether there would be more results than may be kept. When the queue closes, nothing more comes in, and it
+        must not wait for whoever takes them."""
+        return self.streaming and self.state == "open" and len(self.kept) + len(self._running) >= self._keep
 
     def new(self, value: Any, limit: float) -> Request:
-        return Request(next(self._numbers), value, anyio.current_time(), limit)
+        return Request(next(self._numbers), value, self.now(), limit)
 
     def find(self, number: int) -> Request:
         """The request of this id."""
@@ -117,6 +127,13 @@ class Requests:
         except (KeyError, TypeError):
             reason = f"there is none, its result was taken, or it was forgotten when more than {self._keep} were kept"
             raise LookupError(f"no request {number!r} in the queue: {reason}") from None
+
+    def make_room(self) -> bool:
+        """Whether there is a place in the queue. If not, those that are late give up theirs."""
+        if len(self._queue) >= self._limit:
+            for request in list(self._queue):
+                self.expire(request)
+        return len(self._queue) < self._limit
 
     def take_in(self, request: Request) -> None:
         """A new one, at the door; it goes further if there is a place."""
@@ -131,23 +148,29 @@ class Requests:
             request = self._door.popleft()
             self._queue.append(request)
             request.state = "queued"
-            request.admitted.set()
+            request.moved.notify()
             self.wake_worker()
 
     def begin(self) -> Request | None:
         """The next one whose time is not over, for a worker."""
         while self._queue and not self.held_up:
             request = self._queue[0]
-            now = anyio.current_time()
-            if request.deadline <= now:
-                self.end(request, "timed_out", error=request.late(now))
+            if self.expire(request):
                 continue
             self._leave(request)
-            request.state, request.began = "running", now
+            request.state, request.began = "running", self.now()
             self._running.add(request)
             self._admit()
             return request
         return None
+
+    def expire(self, request: Request) -> bool:
+        """Whether it has waited too long; then it is over."""
+        now = self.now()
+        if request.state not in ("door", "queued") or now < request.deadline:
+            return False
+        self.end(request, "timed_out", error=request.late(now))
+        return True
 
     def _leave(self, request: Request) -> None:
         if request.state == "door":
@@ -157,21 +180,20 @@ class Requests:
         elif request.state == "running":
             self._running.remove(request)
 
-    def end(self, request: Request, outcome: str, result: Any = None, error: BaseException | None = None) -> None:
+    def end(self, request: Request, outcome: str, result: Any = None, error: Exception | None = None) -> None:
         """It is over: with a result, or with an error."""
         if outcome == "ok":
-            self._measure(anyio.current_time() - request.began)
+            self._measure(self.now() - request.began)
         self._leave(request)
-        request.state, request.result, request.error, request.value = "over", result, error, None
+        request.state, request.result, request.error, request.value, request.scope = "over", result, error, None, None
         self.counts[outcome] += 1
-        request.admitted.set()
-        request.ended.set()
+        request.moved.notify()
         if request.forgotten:
             self.take(request)
         elif request.watchers == 0:
             self.keep(request)
         self._admit()
-        self.tell()
+        self.changed.notify()
 
     def _measure(self, took: float) -> None:
         self.service = took if self.service is None else self.service + 0.2 * (took - self.service)
@@ -182,6 +204,7 @@ class Requests:
         if len(self.kept) > self._keep and not self.streaming:
             self.take(next(iter(self.kept.values())))
             self.counts["dropped"] += 1
+        self.changed.notify()
 
     def take(self, request: Request) -> None:
         """Somebody has its result, or will never ask for it."""
@@ -194,14 +217,18 @@ class Requests:
         if self.idle:
             self.idle.popleft().set()
 
-    def tell(self) -> None:
-        """Whoever waits for a change has a look."""
-        self.changed.set()
-        self.changed = anyio.Event()
+    def close(self, state: Literal["closing", "closed"]) -> None:
+        """Nothing more comes in. Whoever waits has a look, and all workers have."""
+        if self.state != "closed":
+            self.state = state
+        while self.idle:
+            self.wake_worker()
+        self.changed.notify()
 
     def statistics(self) -> InferQueueStatistics:
         """A snapshot."""
-        now, waiting = anyio.current_time(), self.waiting
+        waiting = self.waiting
+        oldest = min((request.made for request in waiting), default=None)
         return InferQueueStatistics(
             submitted=self.counts["submitted"],
             ok=self.counts["ok"],
@@ -213,23 +240,5 @@ class Requests:
             rejected=self.counts["rejected"],
             kept=len(self.kept),
             dropped=self.counts["dropped"],
-            oldest_wait=now - min((request.made for request in waiting), default=now),
+            oldest_wait=0.0 if oldest is None else self.now() - oldest,
         )
-
-
-class Results(AsyncIterator[tuple[int, Any]]):
-    """What has ended, for loops. No generator, for one that is left early would leave that behind."""
-
-    def __init__(self, requests: Requests, is_open: Callable[[], bool]) -> None:
-        self._requests = requests
-        self._is_open = is_open
-
-    async def __anext__(self) -> tuple[int, Any]:
-        requests = self._requests
-        while not requests.kept:
-            if requests.none and not self._is_open():
-                raise StopAsyncIteration
-            await requests.changed.wait()
-        request = next(iter(requests.kept.values()))
-        requests.take(request)
-        return request.id, request.result if request.error is None else request.error

@@ -103,6 +103,7 @@ class Pipeline(Generic[In, Out]):
         if not stages:
             raise TypeError("a pipeline has at least one stage: Pipeline(function, ...)")
         self.stages = tuple(as_stage(stage) for stage in stages)
+        self._label = f"pipeline {' > '.join(stage.name for stage in self.stages)}"
         self._workers: list[Workers] = []
         for stage in reversed(self.stages):
             self._workers.insert(0, Workers(stage, self._workers[0] if self._workers else None))
@@ -249,7 +250,7 @@ class Pipeline(Generic[In, Out]):
 
     def _check_home(self) -> None:
         if self._home is not None:
-            self._home.check(str(self))
+            self._home.check(self._label)
 
     # --- the block ---
 
@@ -385,7 +386,7 @@ class Pipeline(Generic[In, Out]):
         )
 
     def __str__(self) -> str:
-        return f"pipeline {' > '.join(stage.name for stage in self.stages)}"
+        return self._label
 
     def __repr__(self) -> str:
         state = ", closed" if self._closed else "" if self._tasks is not None else ", not entered"

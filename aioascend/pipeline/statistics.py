@@ -41,7 +41,8 @@ class PipelineStatistics:
         submitted: Items that were taken from a source, or given to a call.
         rejected: Calls and maps that were refused because the pipeline was closed; not in `submitted`.
         ok: Items that are through, whether or not somebody has taken the result.
-        failed: Items for which a stage has raised, skipped ones included, or that were left when closing took too long.
+        failed: Items for which a stage has raised, skipped ones included, or that were left when closing took too long,
+            or the block was left by an exception or cancelled.
         cancelled: Items that nobody waited for any more.
         timed_out: Items whose call has raised `DeadlineError`.
         waiting: Items between stages.

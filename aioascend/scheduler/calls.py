@@ -11,10 +11,9 @@ import anyio
 import anyio.abc
 import anyio.lowlevel
 
-from aioascend._cancels import cancelled_by_scope, stray
+from aioascend._cancels import cancelled_by_scope, is_cancelled, stray
 from aioascend._deadlines import HomeLoop, checkpoint_if_late
 from aioascend.errors import AclError, DeadlineError, RuntimeClosedError, fresh
-from aioascend.scheduler.cancels import is_cancelled
 from aioascend.scheduler.dispatch import Dispatch
 from aioascend.scheduler.requests import Request
 from aioascend.scheduler.units import SchedulerUnit, work_on

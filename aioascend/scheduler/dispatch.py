@@ -195,14 +195,14 @@ class Dispatch(Generic[U]):
     def _hand_out(self) -> bool:
         """False: a unit has been found to be out of service, so whose turn it is has to be looked at again."""
         now, queue = self.now(), self.waiting.queue
-        in_service = self._in_service()
+        in_service, room = self._in_service(), self._has_room()
         refused: set[tuple[Hashable, ...]] = set()
         position = 0
-        while position < len(queue) and self._has_room():
+        while room and position < len(queue):
             request = queue[position]
             position += 1
-            if request.error is not None or request.deadline <= now or request.sort in refused:
-                continue  # the first two are about to leave by themselves
+            if request.sort in refused or request.error is not None or request.deadline <= now:
+                continue  # the last two are about to leave by themselves
             try:
                 placed = self._place(request)
             except Exception as error:  # of the policy, which is the user's
@@ -213,6 +213,7 @@ class Dispatch(Generic[U]):
                 position -= 1
                 del queue[position]
                 request.wake()
+                room = self._has_room()
             elif self._in_service() < in_service:
                 return False
             else:

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import anyio
 
-from aioascend._cancels import cancelled_by_scope, stray
+from aioascend._cancels import cancelled_by_scope, is_cancelled, stray
 from aioascend._closing import GRACE_S
 from aioascend.device import Device
 from aioascend.errors import AclError
-from aioascend.scheduler.cancels import is_cancelled
 
 if TYPE_CHECKING:
     from aioascend.scheduler.scheduler import Scheduler

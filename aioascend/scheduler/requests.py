@@ -28,6 +28,7 @@ class Request:
         calls: How many calls have been made for it.
         error: What it ends with, as nobody can take it.
         tried: Units that cannot do it, by their index and lives.
+        sort: Requests of one sort can go to the same units; known while it waits.
         woken: Set when it has a unit or an error; None before its caller waits.
     """
 
@@ -45,6 +46,7 @@ class Request:
     calls: int = 0
     error: Exception | None = None
     tried: frozenset[tuple[int, int]] = frozenset()
+    sort: tuple[Hashable, ...] = ()
     woken: anyio.Event | None = None
 
     def begin(self, unit: SchedulerUnit[Any], now: float) -> Any:
@@ -61,11 +63,6 @@ class Request:
         """Whether it may go to the unit as that is now."""
         return self.pinned in (None, unit.index) and (unit.index, unit.lives) not in self.tried
 
-    @property
-    def sort(self) -> tuple[Hashable, ...]:
-        """Requests of one sort can go to the same units."""
-        return (self.pinned, self.affinity, self.kind, self.tried)
-
 
 class Waiting:
     """Requests in the order of their turns."""
@@ -81,6 +78,7 @@ class Waiting:
         return iter(self.queue.copy())
 
     def add(self, request: Request) -> None:
+        request.sort = (request.pinned, request.affinity, request.kind, request.tried)
         bisect.insort(self.queue, request, key=lambda one: one.turn)
 
     def remove(self, request: Request) -> None:

@@ -162,7 +162,7 @@ class Scheduler(Generic[U]):
         affinity: Hashable = None,
         priority: int = 0,
         kind: str | None = None,
-        timeout: float | None = None,  # noqa: ASYNC109 - it has an error of its own
+        timeout: float | None = None,
         retries: int | None = None,
         **kwargs: Any,
     ) -> Any:
@@ -186,7 +186,7 @@ class Scheduler(Generic[U]):
         affinity: Hashable = None,
         priority: int = 0,
         kind: str | None = None,
-        timeout: float | None = None,  # noqa: ASYNC109 - it has an error of its own
+        timeout: float | None = None,
         retries: int | None = None,
     ) -> R:
         """Run `await call(unit)` with one of the units, when one has room.

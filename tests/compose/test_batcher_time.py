@@ -11,6 +11,7 @@ import anyio
 import pytest
 
 import aioascend as aa
+from aioascend.batcher.targets import FunctionTarget
 from compose.batching import BURSTS, CANCELLED, Callers, Machine, check_books, in_virtual_time, virtual_loops
 
 
@@ -53,8 +54,32 @@ def test_the_delay_counts_from_the_oldest(backend: str) -> None:
 
 
 @virtual_loops
+def test_what_waits_for_the_device_anyway_lets_others_come_along(
+    backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model runs one batch after the other; a batch that leaves before it is free begins no earlier for that."""
+    monkeypatch.setattr(FunctionTarget, "one_at_a_time", True)
+
+    async def main() -> None:
+        machine = Machine(1.0)
+        async with aa.Batcher(machine, max_batch=8, max_delay=0.1) as batcher:
+            await batcher(0)  # from here on it is known what one takes
+            began = anyio.current_time()
+            async with anyio.create_task_group() as group:
+                for item in range(1, 5):
+                    group.start_soon(batcher, item)
+                    await anyio.sleep(0.3)  # the first runs alone
+            assert machine.batches == [[0], [1], [2, 3, 4]]
+            assert began + 0.99 <= machine.began[2] < began + 1
+            assert anyio.current_time() == pytest.approx(began + 2)
+            check_books(batcher, idle=2, delay=1)
+
+    in_virtual_time(backend, main)
+
+
+@virtual_loops
 def test_requests_between_two_sizes_leave_when_the_delay_is_over(backend: str) -> None:
-    """A19: with sizes 2 and 6, seven requests leave as six, and as one that is padded."""
+    """With sizes 2 and 6, seven requests leave as six, and as one that is padded."""
 
     async def main() -> None:
         machine = Machine(0.03)

@@ -151,7 +151,7 @@ async def test_what_waits_is_bounded_by_the_queues() -> None:
             taken.append(number)
             yield number
 
-    stages = aa.Stage(pass_on, queue=1), aa.Stage(gate, queue_limit=3)
+    stages = aa.Stage(pass_on, queue_limit=1), aa.Stage(gate, queue_limit=3)
     async with aa.Pipeline(*stages) as pipeline, anyio.create_task_group() as group:
         group.start_soon(collected, pipeline.map(source()))
         await gate.holds(0)
@@ -162,6 +162,28 @@ async def test_what_waits_is_bounded_by_the_queues() -> None:
         assert [stage.waiting for stage in statistics.stages] == [2, 4]
         assert (statistics.running, statistics.waiting) == (1, 6)
         gate.open()
+
+
+@pytest.mark.parametrize("kind", ["ordinary", "asynchronous"])
+async def test_a_source_does_not_keep_the_loop_to_itself(kind: str) -> None:
+    """Although there is room for all of it."""
+    taken: list[int] = []
+
+    def source() -> Iterator[int]:
+        for number in range(1000):
+            taken.append(number)
+            yield number
+
+    async def asynchronous() -> AsyncIterator[int]:
+        for number in source():
+            yield number
+
+    async with aa.Pipeline(aa.Stage(double, queue_limit=1000)) as pipeline, anyio.create_task_group() as group:
+        items: Any = source() if kind == "ordinary" else asynchronous()
+        group.start_soon(collected, pipeline.map(items, limit=1000))
+        while not taken:
+            await anyio.lowlevel.checkpoint()
+        assert len(taken) < 100
 
 
 async def test_results_that_nobody_takes_are_bounded_by_the_limit() -> None:
@@ -345,7 +367,29 @@ async def test_a_stage_that_awaits_what_was_cancelled_fails_by_itself() -> None:
     async with aa.Pipeline(stage) as pipeline:
         first, failed, last = await collected(pipeline.map(range(3), on_error="collect"))
         assert (first, last) == (0, 2)
-        assert isinstance(failed.error, asyncio.CancelledError)
+        assert isinstance(failed.error, aa.AioascendError)
+        assert "nobody has cancelled it" in str(failed.error)
+        assert isinstance(failed.error.__cause__, asyncio.CancelledError)
+        assert "in stage 'stage' of item 1" in notes_of(failed.error)
+
+
+@pytest.mark.asyncio_only
+async def test_a_source_that_awaits_what_was_cancelled_fails_by_itself() -> None:
+    import asyncio
+
+    async def source() -> AsyncIterator[int]:
+        yield 1
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        future.cancel()
+        yield await future
+
+    async with aa.Pipeline(double) as pipeline:
+        results = pipeline.map(source())
+        assert await anext(results) == 2
+        with pytest.raises(aa.AioascendError, match=r"the source has ended by .*nobody has cancelled it") as caught:
+            await anext(results)
+        assert "from the source, after 1 items" in notes_of(caught.value)
+        assert await pipeline(2) == 4
 
 
 async def test_a_stage_is_tried_again_by_a_decorator() -> None:
@@ -419,6 +463,17 @@ async def test_ordinary_functions_run_in_threads() -> None:
     assert threading.get_ident() not in threads
 
 
+class Asynchronous:
+    async def __call__(self, number: int) -> int:
+        return number
+
+
+async def test_what_has_to_be_awaited_is_told_from_a_thread() -> None:
+    async with aa.Pipeline(aa.Stage(Asynchronous(), thread=True)) as pipeline:
+        with pytest.raises(TypeError, match=r"'Asynchronous' has returned coroutine.*leave out thread=True"):
+            await pipeline(1)
+
+
 async def test_a_thread_that_nobody_waits_for_keeps_its_worker() -> None:
     go_on = threading.Event()
     running: list[int] = []
@@ -458,7 +513,7 @@ async def generate(item: int) -> AsyncIterator[int]:
         (lambda: aa.Pipeline(), TypeError, "at least one stage"),  # type: ignore[call-overload]
         (lambda: aa.Pipeline(7), TypeError, "a stage is a function, not 7"),  # type: ignore[call-overload]
         (lambda: aa.Stage(double, concurrency=0), ValueError, "a number of workers, 1 to 10000, not 0"),
-        (lambda: aa.Stage(double, queue_limit=-1), ValueError, "queue_limit must be a number of items, 0 to 1000000, not -1"),
+        (lambda: aa.Stage(double, queue_limit=-1), ValueError, "queue_limit must be .*, 0 to 1000000, not -1"),
         (lambda: aa.Stage(double, queue_limit=1.5), TypeError, "not 1.5"),  # type: ignore[call-overload]
         (lambda: aa.Stage(double, name=3), TypeError, "name must be text, not 3"),  # type: ignore[call-overload]
         (lambda: aa.Stage(double, thread=True), TypeError, "'double' is an async def"),
@@ -501,17 +556,3 @@ async def test_one_task_at_a_time_asks_for_results() -> None:
             with pytest.raises(RuntimeError, match="another task"):
                 await anext(results)
             gate.open()
-
-
-async def test_outside_of_its_block_it_does_nothing() -> None:
-    pipeline = aa.Pipeline(double)
-    with pytest.raises(RuntimeError, match="pipeline double has not been entered"):
-        await pipeline(1)
-    async with pipeline:
-        assert repr(pipeline) == "<pipeline double>"
-    for refused in (lambda: pipeline.map([1]), lambda: pipeline(1).send(None)):
-        with pytest.raises(aa.RuntimeClosedError, match="pipeline double is closed"):
-            refused()
-    with pytest.raises(RuntimeError, match="entered before"):
-        await pipeline.__aenter__()
-    assert pipeline.statistics().rejected == 2

@@ -281,7 +281,7 @@ async def test_a_slot_that_is_handed_to_a_cancelled_request_goes_on() -> None:
             assert scheduler.statistics().units[0].running == 0
 
 
-async def test_the_counts_add_up_at_any_moment() -> None:
+async def test_requests_add_up_at_any_moment() -> None:
     choice = random.Random(23)
     units = [HeldUnit(), HeldUnit()]
     rejected = 0
@@ -689,7 +689,7 @@ async def test_what_is_closed_before_it_is_entered_stays_closed() -> None:
         ({"recover": "reset"}, TypeError, "'reset'"),
     ],
 )
-async def test_arguments_are_checked(arguments: dict[str, Any], kind: type[Exception], message: str) -> None:
+async def test_scheduler_arguments_are_checked(arguments: dict[str, Any], kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match=message):
         aa.Scheduler(**{"units": [double], **arguments})
 
@@ -706,9 +706,7 @@ async def test_arguments_are_checked(arguments: dict[str, Any], kind: type[Excep
         ({"retries": 1.5}, TypeError, "retries .* not 1.5"),
     ],
 )
-async def test_arguments_of_requests_are_checked(
-    arguments: dict[str, Any], kind: type[Exception], message: str
-) -> None:
+async def test_request_arguments_are_checked(arguments: dict[str, Any], kind: type[Exception], message: str) -> None:
     async with aa.Scheduler([double]) as scheduler:
         with pytest.raises(kind, match=message):
             await scheduler(1, **arguments)

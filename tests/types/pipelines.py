@@ -34,8 +34,10 @@ async def mapped(npu: aa.Device) -> None:
         async for either in pipeline.map([Path()], on_error="collect"):
             if isinstance(either, aa.Failed):
                 assert_type(either.item, Path)
+                assert_type(either.error, Exception)
             else:
                 assert_type(either, int)
+        assert_type(pipeline.map([Path()]), aa.PipelineResults[int])
         pipeline.map(["a path as text"])  # type: ignore[list-item]
 
 

@@ -28,16 +28,22 @@ async def spread(npu: aa.Device, model: aa.Model) -> None:
         await scheduler.run(lambda unit: unit.no_such_thing)  # type: ignore[attr-defined]
     async with aa.Scheduler.over_devices([npu], lambda npu: npu.load_model("detect.om")) as over:
         assert_type(over, aa.Scheduler[aa.Model])
+    aa.Scheduler.over_devices([npu], lambda npu: npu.load_model("detect.om"), policy=first, concurrency=4)
+    aa.Scheduler.over_devices([npu], lambda npu: npu.load_model("detect.om"), concurrency="4")  # type: ignore[arg-type]
+    aa.Scheduler.over_devices([npu], lambda npu: npu.load_model("detect.om"), workers=4)  # type: ignore[call-arg]
+    assert_type(scheduler.statistics().units[0].busy_seconds, float)
+    assert_type(scheduler.statistics().units[0].service_seconds, float | None)
+    assert_type(scheduler.closed, bool)
 
 
 async def queue(scheduler: aa.Scheduler[aa.Model]) -> None:
-    async with aa.InferQueue(length, workers=2) as queue:
+    async with aa.InferQueue(length, concurrency=2) as queue:
         assert_type(queue, aa.InferQueue[str, int])
         assert_type(await queue.submit("x"), int)
         assert_type(await queue.result(0), int)
         assert_type(queue.submit_from_thread("x"), concurrent.futures.Future[int])
         async for _, result in queue.results():
-            assert_type(result, int | BaseException)
+            assert_type(result, int | Exception)
         await queue.submit(1)  # type: ignore[arg-type]
     async with aa.InferQueue(scheduler) as images:
         await images.submit(1)
