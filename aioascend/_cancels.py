@@ -10,23 +10,20 @@ import anyio
 
 from aioascend.errors import AioascendError
 
-__all__ = ["cancelled_by_scope", "is_cancelled", "stray"]
+__all__ = ["is_cancelled", "stray"]
 
 
-def cancelled_by_scope() -> bool:
-    """Whether a cancel that has come up is one of a scope, rather than that of something that was awaited."""
-    return anyio.current_effective_deadline() == -math.inf
-
-
-def is_cancelled() -> bool:
+def is_cancelled(*, in_doubt: bool = True) -> bool:
     """Whether a cancel that has come up is meant for this task: that of a scope, or the `cancel` of an asyncio task.
-    Before Python 3.11 the latter cannot be told from that of something that the task awaits."""
+
+    in_doubt: What to say before Python 3.11, where the latter cannot be told from that of something that it awaits.
+    """
     if anyio.current_effective_deadline() == -math.inf:
         return True
     if anyio.get_cancelled_exc_class() is not asyncio.CancelledError:
         return False
     cancelling = getattr(asyncio.current_task(), "cancelling", None)
-    return cancelling is None or cancelling() > 0
+    return in_doubt if cancelling is None else cancelling() > 0
 
 
 def stray(what: str, cause: BaseException) -> AioascendError:

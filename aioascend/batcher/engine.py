@@ -278,7 +278,7 @@ class Engine:
         except Exception as error:
             return error
         except anyio.get_cancelled_exc_class() as error:
-            if is_cancelled():
+            if is_cancelled(in_doubt=False):
                 raise
             return stray(f"the call of {self._name}", error)
 

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batchers on one simulated model: what they lose when there is enough to do, and what they add when there is not.
 
-A run takes 4 ms and 0.5 ms for each item, so a full batch of 8 takes 8 ms. Three loads:
+A run takes 4 ms and 0.5 ms for each item, so a full batch of 8 takes 8 ms. Four loads:
 
 - saturated: 64 callers, each asking again when it has its answer; beside that, full batches that are made by hand and
   of which two are always under way;
+- twelve: 12 callers of that kind, who cannot keep two full batches under way;
 - single: one caller asks, waits, asks again; beside that, it calls the model itself;
 - arrivals: at random moments, on average 500 a second, of at most 1000 that the device can do. How long do the slowest
   hundredth take?
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -36,9 +38,8 @@ BY_HAND = "by hand"
 
 _RUN_US, _ITEM_US = 4000, 500
 _FULL = (_RUN_US + MAX_BATCH * _ITEM_US) / 1e6  # seconds of a full batch
-_CALLERS = 64
 _RATE = 500
-_REQUESTS = {"saturated": 320, "single": 40, "arrivals": 240}
+_REQUESTS = {"saturated": 320, "twelve": 320, "single": 40, "arrivals": 480}
 _WIDTH = 16
 
 _MODEL = f"""
@@ -65,8 +66,8 @@ def run(settings: Settings) -> list[Row]:
     cases = [
         _case(settings, loop, name, load)
         for loop in loops
-        for load in _REQUESTS
-        for name in (*([BY_HAND] if load != "arrivals" else []), *names)
+        for load in (("saturated", "single", "arrivals") if settings.quick else _REQUESTS)
+        for name in (*([BY_HAND] if load in ("saturated", "single") else []), *names)
     ]
     with device_profile(settings, 'name = "batcher"\nai_cores = 1\n'):
         return [_row(case, samples) for case, samples in measure(NAME, cases, settings)]
@@ -120,15 +121,18 @@ async def _ask(ask: Ask, number: int) -> None:
         raise RuntimeError(f"the answer to {number % 1000} is {answer}")
 
 
-async def _saturated(_: aa.Model, ask: Ask, count: int) -> list[float]:
-    numbers = iter(range(count))
+def _callers(callers: int) -> Load:
+    async def load(_: aa.Model, ask: Ask, count: int) -> list[float]:
+        numbers = iter(range(count))
 
-    async def caller() -> None:
-        for number in numbers:
-            await _ask(ask, number)
+        async def caller() -> None:
+            for number in numbers:
+                await _ask(ask, number)
 
-    await asyncio.gather(*(caller() for _ in range(_CALLERS)))
-    return []
+        await asyncio.gather(*(caller() for _ in range(callers)))
+        return []
+
+    return load
 
 
 async def _full_batches(model: aa.Model, _: Ask, count: int) -> list[float]:
@@ -146,20 +150,14 @@ async def _full_batches(model: aa.Model, _: Ask, count: int) -> list[float]:
     return []
 
 
-async def _single(_: aa.Model, ask: Ask, count: int) -> list[float]:
-    for number in range(count):
-        await _ask(ask, number)
-    return []
-
-
 async def _arrivals(_: aa.Model, ask: Ask, count: int) -> list[float]:
     gaps = random.Random(500)  # noqa: S311 - an order, not a secret
     took: list[float] = []
 
     async def caller(number: int) -> None:
-        began = anyio.current_time()
+        began = time.perf_counter()  # uvloop's clock has milliseconds
         await _ask(ask, number)
-        took.append(anyio.current_time() - began)
+        took.append(time.perf_counter() - began)
 
     async with anyio.create_task_group() as group:
         due = anyio.current_time()
@@ -170,11 +168,17 @@ async def _arrivals(_: aa.Model, ask: Ask, count: int) -> list[float]:
     return took
 
 
-_LOADS: dict[str, Load] = {"saturated": _saturated, "single": _single, "arrivals": _arrivals}
+_LOADS: dict[str, Load] = {
+    "saturated": _callers(64),
+    "twelve": _callers(12),
+    "single": _callers(1),
+    "arrivals": _arrivals,
+}
 
 
 def goal(rows: Sequence[Row]) -> Goal | None:
-    """Saturated, 95 % of what is made by hand; alone, 5 % slower at most; of 100 that arrive, 99 leave in time."""
+    """Saturated, 95 % of what is made by hand; alone, 5 % slower at most; of 100 that arrive, 99 leave in time. Where
+    other batchers were measured, ahead of them in throughput, when the device is not full anyway, and in p99."""
     parts = []
     for loop in dict.fromkeys(row.loop for row in rows if row.scenario == NAME):
         ours, hand = (
@@ -191,4 +195,12 @@ def goal(rows: Sequence[Row]) -> Goal | None:
             wait, allowed = late.median / 1e6 - _FULL, MAX_DELAY + _FULL
             note = f"waits for {wait * 1e3:.3g} ms, of {allowed * 1e3:.3g} ms"
             parts.append(Part(f"p99 before the run, of max_delay and a run, {loop}", wait / allowed, 1.0, note=note))
+        for load, what in (("twelve", "time of 12 callers"), ("arrivals", "p99 of arrivals")):
+            others = {name: find(rows, name, loop, scenario=NAME, load=load) for name in BATCHERS if name != OURS}
+            best = min(filter(None, others.values()), key=lambda row: row.median, default=None)
+            if (mine := ours[load]) is not None and best is not None:
+                note = f"{mine.median:.4g} of {best.median:.4g} us, {best.contender}"
+                parts.append(
+                    Part(f"{what}, of the best other batcher's, {loop}", mine.median / best.median, 1.0, note=note)
+                )
     return Goal("7 batching", tuple(parts)) if parts else None

@@ -52,7 +52,7 @@ async def _ray_serve(model: aa.Model) -> AsyncIterator[Ask]:
     serve: Any = importlib.import_module("ray.serve")
     # Outside of a deployment the decorator works but for this: it warns of deployments that let in too few requests.
     deployment = SimpleNamespace(_deployment_config=SimpleNamespace(max_ongoing_requests=2 * MAX_BATCH))
-    with mock.patch.object(serve, "get_replica_context", lambda: deployment):
+    with mock.patch.object(serve, "get_replica_context", return_value=deployment):
         batch = serve.batch(max_batch_size=MAX_BATCH, batch_wait_timeout_s=MAX_DELAY, max_concurrent_batches=2)
         yield batch(_many(model))
 

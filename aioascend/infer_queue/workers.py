@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio
 
-from aioascend._cancels import cancelled_by_scope, stray
+from aioascend._cancels import is_cancelled, stray
 from aioascend.errors import RuntimeClosedError
 from aioascend.infer_queue.requests import Request, Requests
 
@@ -64,7 +64,7 @@ class Workers:
         except Exception as error:
             requests.end(request, "failed", error=error)
         except anyio.get_cancelled_exc_class() as error:
-            if cancelled_by_scope():
+            if is_cancelled(in_doubt=False):
                 requests.end(request, "cancelled", error=self._left(request))
                 raise
             requests.end(request, "failed", error=stray(f"the handler of request {request.id}", error))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
 
-from aioascend._cancels import cancelled_by_scope, stray
+from aioascend._cancels import is_cancelled, stray
 from aioascend._signals import Signal
 
 if TYPE_CHECKING:
@@ -138,6 +138,6 @@ def told(error: BaseException, what: str) -> Exception:
     """What came out of `what`, for whoever is to be told of it; raises it if it is this task that is to end."""
     if isinstance(error, Exception):
         return error
-    if isinstance(error, anyio.get_cancelled_exc_class()) and not cancelled_by_scope():
+    if isinstance(error, anyio.get_cancelled_exc_class()) and not is_cancelled(in_doubt=False):
         return stray(what, error)
     raise error

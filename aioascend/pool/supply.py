@@ -102,20 +102,23 @@ class Supply:
 
     async def _create(self) -> None:
         try:
-            while self._needed():  # one after the other: the first that is refused is the last
-                try:
-                    stream = await self._device.create_stream()
-                except Exception as error:
-                    await self._go_on_without(error)
-                else:
-                    self.created += 1
-                    self._customer._offer(stream)
+            while self._needed():  # one after the other: the first that is refused is the last for now
+                await self._create_one()
         except BaseException as error:  # the block has been cancelled, or the process is to end
             self._customer._refuse(RuntimeClosedError(f"the block of the pool has ended by {error!r}"))
             raise
         finally:
             self._creating = False
             self._customer._look()
+
+    async def _create_one(self) -> None:
+        try:
+            stream = await self._device.create_stream()
+        except Exception as error:
+            await self._go_on_without(error)
+        else:
+            self.created += 1
+            self._customer._offer(stream)
 
     async def _go_on_without(self, error: Exception) -> None:
         """Those who wait get one of those that there are; the error, if there is none or the device has gone."""

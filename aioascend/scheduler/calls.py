@@ -11,7 +11,7 @@ import anyio
 import anyio.abc
 import anyio.lowlevel
 
-from aioascend._cancels import cancelled_by_scope, is_cancelled, stray
+from aioascend._cancels import is_cancelled, stray
 from aioascend._deadlines import HomeLoop, checkpoint_if_late
 from aioascend.errors import AclError, DeadlineError, RuntimeClosedError, fresh
 from aioascend.scheduler.dispatch import Dispatch
@@ -222,7 +222,7 @@ class Calls(Generic[U]):
         try:
             made = await self._recover(unit.unit)
         except anyio.get_cancelled_exc_class() as cancel:
-            if cancelled_by_scope():
+            if is_cancelled(in_doubt=False):
                 raise
             raise stray("the recovery of a unit", cancel) from cancel
         if made is not None:

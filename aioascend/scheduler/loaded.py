@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import anyio
 
-from aioascend._cancels import cancelled_by_scope, is_cancelled, stray
+from aioascend._cancels import is_cancelled, stray
 from aioascend._closing import GRACE_S
 from aioascend.device import Device
 from aioascend.errors import AclError
@@ -57,7 +57,7 @@ class Loaded(Generic[U]):
             except Exception as error:
                 failures.append(error)
             except anyio.get_cancelled_exc_class() as cancel:
-                if cancelled_by_scope():
+                if is_cancelled(in_doubt=False):
                     raise
                 failures.append(stray(f"loading the unit of device {device.index}", cancel))
             if failures:

@@ -20,7 +20,7 @@ def test_what_is_not_installed_is_left_out_with_a_note(tiny: Settings, monkeypat
     notes: list[str] = []
     rows = batcher.run(dataclasses.replace(tiny, quick=False, note=notes.append))
     assert {row.contender for row in rows} == {"aioascend", "by hand"}
-    assert {row.parameters["load"] for row in rows} == {"saturated", "single", "arrivals"}
+    assert {row.parameters["load"] for row in rows} == {"saturated", "twelve", "single", "arrivals"}
     assert [note.split(",")[0] for note in notes] == [
         f"batcher: without {name}" for name in ("batched", "async-batcher", "ray-serve")
     ]
@@ -39,10 +39,20 @@ def row(contender: str, load: str, median: float) -> Row:
     return Row("batcher", contender, "asyncio", {"load": load}, "us/op", median, 1.0)
 
 
-@pytest.mark.parametrize(("ours", "holds"), [((1040.0, 4700.0, 20_000.0), True), ((1060.0, 4800.0, 22_000.0), False)])
-def test_what_the_goal_asks_for(ours: tuple[float, float, float], holds: bool) -> None:
+@pytest.mark.parametrize(
+    ("ours", "holds"), [((1040.0, 1090.0, 4700.0, 20_000.0), True), ((1060.0, 1210.0, 4800.0, 22_000.0), False)]
+)
+def test_what_the_goal_asks_for(ours: tuple[float, ...], holds: bool) -> None:
     rows = [row("by hand", "saturated", 1000.0), row("by hand", "single", 4500.0)]
     rows += [row("aioascend", load, median) for load, median in zip(batcher._REQUESTS, ours, strict=True)]
     goal = batcher.goal(rows)
     assert goal is not None
     assert [part.holds for part in goal.parts] == [holds] * 3
+    others = [
+        row("batched", "twelve", 1200.0),
+        row("batched", "arrivals", 21_000.0),
+        row("ray-serve", "twelve", 1700.0),
+    ]
+    goal = batcher.goal(rows + others)
+    assert goal is not None
+    assert [part.holds for part in goal.parts] == [holds] * 5

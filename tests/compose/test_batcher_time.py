@@ -54,9 +54,7 @@ def test_the_delay_counts_from_the_oldest(backend: str) -> None:
 
 
 @virtual_loops
-def test_what_waits_for_the_device_anyway_lets_others_come_along(
-    backend: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_waits_for_the_device_anyway_lets_others_come_along(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A model runs one batch after the other; a batch that leaves before it is free begins no earlier for that."""
     monkeypatch.setattr(FunctionTarget, "one_at_a_time", True)
 

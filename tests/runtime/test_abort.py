@@ -362,6 +362,7 @@ async def test_a_stream_that_was_given_up_with_another_one_is_closed(sim: Simula
     async with await device_without("aclrtStreamAbort") as npu:
         buffer = npu.empty(16, "uint8")
         async with npu.create_stream() as stream, npu.create_stream() as behind:
+            await stream.memset(buffer, 0)  # or it might not be there yet, and nothing would reach the device
             with sim.hold(stream):
                 aborted = stream.memset(buffer, 1)
                 waiting = behind.wait(stream.record())
