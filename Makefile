@@ -14,7 +14,7 @@ PYTHONS ?= 3.10 3.12 3.13
 LEAVE_OUT_SLOW := $(addprefix --ignore=tests/runtime/,test_cancellation_matrix.py test_cancellation_races.py \
     test_user_cases.py test_debug_stalls.py test_debug_process.py)
 # What runs on every version: the tests of the Python side. The simulator is the same for all of them.
-TEST_PY_ARGS ?= tests/abi/test_errors.py tests/runtime $(LEAVE_OUT_SLOW) \
+TEST_PY_ARGS ?= tests/abi/test_errors.py tests/compose tests/runtime $(LEAVE_OUT_SLOW) \
     --ignore=tests/runtime/test_failure_domains.py
 SOAK_MINUTES ?= 2
 # What runs in Python under each sanitizer, besides the C++ tests. Nothing that computes with OpenVINO, which cannot be
