@@ -45,19 +45,28 @@ class Instance:
         """How much is on the stream of its runs."""
         return self.run.in_flight + self.run.queued
 
-    def submit(self, operations: list[Operation], copies_in: Copies, run: Run, copies_out: Copies, alone: bool) -> None:
+    def submit(
+        self, operations: list[Operation], copies_in: Copies, run: Run, copies_out: Copies, alone: bool
+    ) -> DependencyError | None:
         """Submit a call; what was submitted is added to `operations`, even when it raises.
 
         alone: there is nothing to overlap with, so all goes to one stream, which needs no events.
+
+        Returns:
+            Why not all of it was: it would have been behind a failure that is known already, perhaps of its own run.
         """
         first, last = (self.run, self.run) if alone else (self.copy_in, self.copy_out)
-        operations += (first.memcpy(to, source) for to, source in copies_in)
-        if first is not self.run:
-            operations += self.run._follow(first)
-        operations.append(run.submit(self.run))
-        if last is not self.run:
-            operations += last._follow(self.run)
-        operations += (last.memcpy(to, source) for to, source in copies_out)
+        try:
+            operations += (first.memcpy(to, source) for to, source in copies_in)
+            if first is not self.run:
+                operations += self.run._follow(first)
+            operations.append(run.submit(self.run))
+            if last is not self.run:
+                operations += last._follow(self.run)
+            operations += (last.memcpy(to, source) for to, source in copies_out)
+        except DependencyError as refused:
+            return refused
+        return None
 
 
 class Instances:
@@ -142,13 +151,19 @@ class Instances:
             await run_blocking(lambda: self.unload(first))
 
 
-async def chain(operations: Sequence[Operation]) -> None:
-    """Awaits the last operation of a chain; raises the error of the first that failed by itself."""
+async def chain(operations: Sequence[Operation], refused: DependencyError | None = None) -> None:
+    """Awaits the last operation of a chain; raises the error of the first that failed by itself.
+
+    refused: what the next one would have raised, if there is one that was not submitted for that.
+    """
     with contextlib.suppress(DependencyError):
-        await operations[-1]
-        return
+        if refused is None:
+            await operations[-1]
+            return
     for operation in operations:  # out of the block, or the traceback would begin with what has just been caught
         await operation
+    if refused is not None:
+        raise refused
 
 
 def _check_path(path: str, backend: str) -> None:

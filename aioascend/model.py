@@ -185,8 +185,8 @@ class Model(_native.ModelCore, Closing):
                 hosts = [np.empty(size, "uint8") for size in output_bytes]
                 run = self._run(instance.core or self, buffers, outputs)
                 copies_in, copies_out = zip(buffers, arrays, strict=True), zip(hosts, outputs, strict=True)
-                instance.submit(operations, copies_in, run, copies_out, alone)
-            await chain(operations)
+                refused = instance.submit(operations, copies_in, run, copies_out, alone)
+            await chain(operations, refused)
         except BaseException:
             self._calls.leave_behind(operations)
             raise

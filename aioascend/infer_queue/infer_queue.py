@@ -101,9 +101,10 @@ class InferQueue(Generic[T, R]):
         """
         return (await self._submit(value, limit_of(timeout))).id
 
-    async def _submit(self, value: T, limit: float) -> Request:
+    async def _submit(self, value: T, limit: float, *, own: bool = False) -> Request:
         await checkpoint_if_late()
         request = self._new(value, limit)
+        request.own = own
         self._requests.make_room()
         self._requests.take_in(request)
         try:
@@ -114,7 +115,7 @@ class InferQueue(Generic[T, R]):
         except BaseException:
             self._workers.withdraw(request)
             raise
-        if request.over and (error := request.told()) is not None:  # which it was told at the door
+        if not request.admitted and (error := request.told()) is not None:
             self._requests.take(request)
             raise error
         return request
@@ -155,7 +156,7 @@ class InferQueue(Generic[T, R]):
             raise RuntimeClosedError(_CLOSED["closed"]) from error
 
     async def _submit_and_wait(self, value: T, limit: float) -> R:
-        request = await self._submit(value, limit)
+        request = await self._submit(value, limit, own=True)
         try:
             result: R = await self._outcome(request, math.inf)
             return result
@@ -206,7 +207,7 @@ class InferQueue(Generic[T, R]):
                     raise DeadlineError(f"the result of request {request.id}", now - began, started=running)
         except BaseException:
             request.watchers -= 1
-            if request.over and not request.watchers:  # it has come, and nobody else gets it
+            if request.over and not request.watchers and not request.own:  # it has come, and nobody else gets it
                 requests.keep(request)
             raise
         requests.take(request)

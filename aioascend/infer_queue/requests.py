@@ -26,6 +26,8 @@ class Request:
         moved: Told when it is no longer at the door, and when it is over.
         watchers: How many wait for its result.
         cancelled: Why its handler is being cancelled, None unless it is.
+        admitted: Whether it has come into the queue.
+        own: Whether its result is for whoever has made it, and nobody else.
         forgotten: Whether nobody will ask for its result.
         error: With what it has ended; `told` is for whoever is told of it.
     """
@@ -41,6 +43,8 @@ class Request:
         self.moved = Signal()
         self.watchers = 0
         self.cancelled: Exception | None = None
+        self.admitted = False
+        self.own = False
         self.forgotten = False
         self.result: Any = None
         self.error: Exception | None = None
@@ -147,7 +151,7 @@ class Requests:
         while self._door and len(self._queue) < self._limit:
             request = self._door.popleft()
             self._queue.append(request)
-            request.state = "queued"
+            request.state, request.admitted = "queued", True
             request.moved.notify()
             self.wake_worker()
 
@@ -190,7 +194,7 @@ class Requests:
         request.moved.notify()
         if request.forgotten:
             self.take(request)
-        elif request.watchers == 0:
+        elif request.watchers == 0 and not request.own:
             self.keep(request)
         self._admit()
         self.changed.notify()

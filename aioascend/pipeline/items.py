@@ -106,11 +106,18 @@ class Item:
 
     def is_late(self) -> bool:
         """Ends it when its time is over; its owner is about to hear of that, but may not have yet."""
-        first = min(self.gives_up_at, self.deadline)
-        if first == math.inf or first > anyio.current_time():
+        if self.last_moment == math.inf or self.last_moment > anyio.current_time():
             return False
-        self.end("timed_out" if self.gives_up_at <= anyio.current_time() else "cancelled")
+        self.expire()
         return True
+
+    @property
+    def last_moment(self) -> float:
+        return min(self.gives_up_at, self.deadline)
+
+    def expire(self) -> None:
+        """Its time is over."""
+        self.end("timed_out" if self.gives_up_at <= self.deadline else "cancelled")
 
     def end(
         self, state: End, error: Exception | None = None, *, stage: str | None = None, for_all: bool = False
@@ -136,6 +143,10 @@ class Item:
 
 def told(error: BaseException, what: str) -> Exception:
     """What came out of `what`, for whoever is to be told of it; raises it if it is this task that is to end."""
+    if isinstance(error, StopAsyncIteration):  # which would end the loop over the results
+        stopped = RuntimeError(f"{what} has raised StopAsyncIteration")
+        stopped.__cause__ = error
+        return stopped
     if isinstance(error, Exception):
         return error
     if isinstance(error, anyio.get_cancelled_exc_class()) and not is_cancelled(in_doubt=False):

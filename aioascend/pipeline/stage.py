@@ -12,6 +12,7 @@ import anyio
 import anyio.to_thread
 
 from aioascend._arguments import whole
+from aioascend._deadlines import checkpoint_if_late
 from aioascend.stream import Stream
 
 __all__ = ["Stage", "StreamMaker", "StreamLender"]
@@ -171,6 +172,7 @@ class Stage(Generic[In, Out]):
 
     async def _with_borrowed(self, item: In) -> Out:
         async with self._streams.acquire() as stream:  # type: ignore[union-attr]
+            await checkpoint_if_late()
             return await self._call(item, stream)
 
     @asynccontextmanager
@@ -184,6 +186,7 @@ class Stage(Generic[In, Out]):
                 if stream.closed:  # its device was reset
                     await stack.aclose()
                     stream = await stack.enter_async_context(create())
+                    await checkpoint_if_late()
                 return await self._call(item, stream)
 
             yield call

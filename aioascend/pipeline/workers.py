@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -110,9 +111,7 @@ class Workers:
                     return
             except anyio.EndOfStream:
                 return
-            if item.ended:
-                continue
-            if item.is_late():
+            if item.ended or item.is_late():
                 continue
             if await self._run(item, call):
                 if self._following is None:
@@ -130,9 +129,11 @@ class Workers:
         item.owner.inside += 1
         started = anyio.current_time()
         try:
-            with anyio.CancelScope() as scope:
+            with anyio.CancelScope(deadline=math.inf if self.stage.thread else item.last_moment) as scope:
                 item.scope = None if self.stage.thread else scope
                 item.value = await call(item.value)
+            if scope.cancelled_caught:
+                item.expire()  # unless its owner has ended it
         except BaseException as error:
             item.scope = None
             try:

@@ -349,3 +349,52 @@ async def test_what_leaves_the_block_comes_out_as_it_is(mine: BaseException) -> 
     with pytest.raises(type(mine)) as raised:
         await use()
     assert raised.value is mine
+
+
+# --- what comes at the same time ---
+
+
+async def test_the_error_of_a_handler_is_no_error_of_submit() -> None:
+    """Also when it is there before whoever has submitted the request goes on."""
+    go = anyio.Event()
+    ids: list[int] = []
+
+    async def handler(value: int) -> int:
+        if value == 0:
+            await go.wait()
+            return 0
+        raise ValueError(value)
+
+    async with aa.InferQueue(handler, concurrency=1, queue_limit=1) as queue:
+
+        async def submit(value: int) -> None:
+            ids.append(await queue.submit(value))
+
+        async with anyio.create_task_group() as group:
+            for value in range(4):
+                group.start_soon(submit, value)
+                await settle()
+            go.set()
+        assert len(ids) == 4
+        assert await queue.result(0) == 0
+        for number in range(1, 4):
+            with pytest.raises(ValueError, match=str(number)):
+                await queue.result(number)
+
+
+async def test_what_a_thread_has_asked_for_is_for_nobody_else() -> None:
+    async def at_once(value: int) -> int:
+        return value
+
+    taken: list[Any] = []
+    async with anyio.create_task_group() as group, aa.InferQueue(at_once) as queue:
+
+        async def consume() -> None:
+            taken.extend([pair async for pair in queue.results()])
+
+        def ask() -> list[int]:
+            return [queue.submit_from_thread(value).result(60) for value in range(100)]
+
+        group.start_soon(consume)
+        assert await anyio.to_thread.run_sync(ask) == list(range(100))
+    assert taken == []

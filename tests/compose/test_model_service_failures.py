@@ -12,6 +12,7 @@ import pytest
 import aioascend as aa
 from aioascend.testing import Simulator
 from compose.scene import COPY, check_sums, full, until
+from runtime.outcomes import error_of
 
 pytestmark = pytest.mark.anyio
 
@@ -202,3 +203,40 @@ async def test_a_cancelled_close_sends_away_what_waits(npu: aa.Device, sim: Simu
     assert names(outcomes).count("NoneType") == 8
     await model.close()
     assert sim.live("models") == 0
+
+
+async def test_a_call_whose_run_has_failed_before_all_of_it_was_submitted(
+    npu: aa.Device, sim: Simulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What comes next is refused as it is behind a failure, but that is the call's own."""
+    follow = aa.Stream._follow
+
+    def follow_late(self: aa.Stream, source: aa.Stream) -> Any:
+        """As if somebody had been told of the failure of the run by now."""
+        if source is model.stream:
+            raise behind
+        return follow(self, source)
+
+    async with await warmed_up(npu) as model, npu.create_stream() as stream:
+        buffer = npu.empty(16, "uint8")
+        await stream.memset(buffer, 0)
+        with sim.hold(stream):
+            sim.fail_task(stream=stream, kind="memset")
+            failed, follower = stream.memset(buffer, 1), stream.memset(buffer, 2)
+        behind = await error_of(follower)
+        assert isinstance(behind, aa.DependencyError)
+        assert isinstance(await error_of(failed), aa.TaskError)
+
+        outcomes: Outcomes = {}
+        async with anyio.create_task_group() as group:
+            with sim.hold(model.stream):
+                group.start_soon(attempt, model, 1, outcomes)
+                await until(lambda: model.statistics().running == 1 and model.stream.in_flight > 0)
+                monkeypatch.setattr(aa.Stream, "_follow", follow_late)
+                sim.fail_task(kind="execute", nth=2, code=507048)
+                group.start_soon(attempt, model, 2, outcomes)
+                await until(lambda: model.statistics().running == 2)
+        assert outcomes[1] is None
+        assert isinstance(outcomes[2], aa.TaskError)
+        assert outcomes[2].code == 507048
+        check_sums(model)

@@ -261,3 +261,58 @@ async def test_a_source_that_ends_the_program_ends_all() -> None:
         await use()
     inner: Any = getattr(caught.value, "exceptions", ())
     assert [type(error) for error in inner] == [End]
+
+
+# --- what would end something else ---
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+async def test_a_stage_that_stops_an_iteration_does_not_end_that_of_the_results(ordered: bool) -> None:
+    async def stop_at_three(value: int) -> int:
+        if value == 3:
+            raise StopAsyncIteration
+        return value
+
+    got: list[int] = []
+    async with aa.Pipeline(stop_at_three) as pipeline:
+        with pytest.raises(RuntimeError, match="stage 'stop_at_three' has raised StopAsyncIteration"):  # noqa: PT012
+            async for value in pipeline.map(range(8), ordered=ordered):
+                got.append(value)  # noqa: PERF401 - what had come by then
+        with pytest.raises(RuntimeError, match="has raised StopAsyncIteration"):
+            await pipeline(3)
+    assert got == [0, 1, 2]
+
+
+async def test_a_stage_that_has_waited_for_a_stream_is_not_begun_too_late(npu: aa.Device) -> None:
+    """The stream and the deadline come at the same time."""
+    begun: list[str] = []
+    queued = anyio.Event()
+    late = 0.0
+
+    async def stage(name: str, stream: aa.Stream) -> str:
+        begun.append(name)
+        if name == "first":
+            await queued.wait()
+            while anyio.current_time() <= late:  # so that nobody is told meanwhile
+                pass
+        return name
+
+    async with aa.StreamPool(npu, size=1) as pool:
+        pipeline = aa.Pipeline(aa.Stage(stage, streams=pool, concurrency=2))
+
+        async def second() -> None:
+            with pytest.raises(aa.DeadlineError):
+                await pipeline("second", timeout=0.2)
+
+        async with pipeline:
+            async with anyio.create_task_group() as group:
+                group.start_soon(pipeline, "first")
+                await settled()
+                group.start_soon(second)
+                await settled()
+                late = anyio.current_time() + 0.2
+                queued.set()
+            assert await pipeline("third") == "third"
+            await settled()
+            check_books(pipeline)
+    assert begun == ["first", "third"]
