@@ -43,8 +43,10 @@ async def _async_batcher(model: aa.Model) -> AsyncIterator[Ask]:
         process_batch = staticmethod(_many(model))
 
     batcher = OfModel(max_batch_size=MAX_BATCH, max_queue_time=MAX_DELAY, concurrency=2)
-    yield batcher.process
-    await batcher.stop(force=True)
+    try:
+        yield batcher.process
+    finally:
+        await batcher.stop(force=True)
 
 
 @asynccontextmanager

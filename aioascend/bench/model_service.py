@@ -85,4 +85,4 @@ def goal(rows: Sequence[Row]) -> Goal | None:
         for row in rows
         if row.scenario == NAME and row.contender == OURS and row.parameters["stages_us"] == str(MIDDLE)
     ]
-    return Goal("5 overlap", tuple(parts)) if parts else None
+    return Goal("7 calls of a model", tuple(parts)) if parts else None

@@ -75,11 +75,11 @@ class Stages:
         filled = self.total + (requests - 1) * self.longest
         return requests * self.longest / max(filled, math.ceil(requests / streams) * self.total)
 
-    def profile(self) -> str:
+    def profile(self, ai_cores: int = 1) -> str:
         """A device with one unit per stage, which takes this long."""
         nbytes = int(np.prod(SHAPE)) * 4
         return (
-            f'name = "overlap"\nai_cores = 1\n'
+            f'name = "overlap"\nai_cores = {ai_cores}\n'
             f"h2d_gbps = {nbytes / self.copy_in / 1e3!r}\nd2h_gbps = {nbytes / self.copy_out / 1e3!r}\n"
             f'[models."stage"]\nlatency_us = {self.compute!r}\n'
         )

@@ -40,9 +40,6 @@ class Kind:
     cores: int
     stages: Stages
 
-    def profile(self) -> str:
-        return self.stages.profile().replace("ai_cores = 1", f"ai_cores = {self.cores}")
-
 
 KINDS = (
     Kind("one core, equal stages", 1, Stages(500, 500, 500)),
@@ -83,7 +80,7 @@ async def _serve(pool: aa.StreamPool, models: list[aa.Model], requests: Sequence
 
 def _case(settings: Settings, kind: Kind, loop: str, size: int | None) -> Case:
     async def main() -> Sample:
-        with device_profile(settings, kind.profile()):
+        with device_profile(settings, kind.stages.profile(kind.cores)):
             async with aa.open_device(0) as npu:
                 models = [await npu.load_model(description("stage")) for _ in range(max(SIZES))]
                 async with npu.create_stream() as stream:

@@ -141,4 +141,4 @@ def goal(rows: Sequence[Row]) -> Goal | None:
         note = f"{ours.median:.4g} and {other.median:.4g} requests/s"
         name = "least loaded, of round robin's requests/s, asyncio"
         parts.append(Part(name, ours.median / other.median, 1.2, at_least=True, note=note))
-    return Goal("5 scheduler", tuple(parts)) if parts else None
+    return Goal("7 scheduler", tuple(parts)) if parts else None
