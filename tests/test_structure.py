@@ -148,3 +148,14 @@ def test_files_have_one_job() -> None:
         for path in folder.rglob(pattern):
             if path.name not in generated:
                 assert len(path.read_text(encoding="utf-8").splitlines()) <= 420, path
+
+
+def prose() -> list[Path]:
+    return [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+@pytest.mark.parametrize("path", prose(), ids=lambda path: path.name)
+def test_lines_of_prose_are_not_too_long(path: Path) -> None:
+    """Those of tables and of what programs print are as long as they are."""
+    text = re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    assert [line for line in text.splitlines() if len(line) > 120 and not line.startswith("|")] == []
