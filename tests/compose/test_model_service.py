@@ -232,6 +232,7 @@ async def test_a_cancelled_wait_for_a_place_loses_none(npu: aa.Device, sim: Simu
                 for scope in rng.sample(scopes, 3):
                     scope.cancel()
             check_sums(model)
+        await until(lambda: model.statistics().abandoned == 0)
         with sim.hold(model.stream):  # both places are there
             async with anyio.create_task_group() as group:
                 group.start_soon(call, model, 1)
