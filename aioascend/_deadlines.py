@@ -48,7 +48,7 @@ def limit_of(timeout: object) -> float:
 
 def check_priority(priority: object) -> int:
     """The argument `priority`, of which lower ones are more urgent."""
-    return whole("priority", priority, -1_000_000, 1_000_000, "a priority")
+    return whole("priority", priority, -1_000_000, 1_000_000, "a whole number, the lower the more urgent")
 
 
 def turn_of(now: float, priority: int, ageing: float) -> float:

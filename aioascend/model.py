@@ -89,6 +89,8 @@ class Model(_native.ModelCore, Closing):
         limit = _CALLS_OF_AN_INSTANCE * instances
         if concurrency is not None:
             limit = whole("concurrency", concurrency, 1, 4096, "a number of calls")
+            if limit < instances:
+                raise ValueError(f"concurrency, of all {instances} instances together, is {limit}; give more, or none")
         model._made_at = made_at
         if isinstance(source, (bytes, bytearray, memoryview)):
             label = name or "from bytes"

@@ -22,7 +22,7 @@ LAYERS = [
     {"_error_table", "_interpreter", "_words"},
     {"errors", "_trio", "_debug"},
     {"_native"},
-    {"_arguments", "_cancels", "_signals", "_threads", "_closing", "_backend", "tensors", "debug"},
+    {"_arguments", "_background", "_cancels", "_signals", "_threads", "_closing", "_backend", "tensors", "debug"},
     {"_deadlines", "_opened", "_places"},
     {"stream", "health", "_calls"},
     {"_instances"},

@@ -7,9 +7,8 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
-import anyio.abc
-
 from aioascend._arguments import seconds, whole
+from aioascend._background import Background
 from aioascend._deadlines import HomeLoop, check_priority, checkpoint_if_late, limit_of
 from aioascend.batcher.engine import Engine
 from aioascend.batcher.statistics import BatcherStatistics
@@ -137,14 +136,14 @@ class Batcher(Generic[T, R]):
             isolate=bool(isolate),
         )
         self._home: HomeLoop | None = None
-        self._group: anyio.abc.TaskGroup
+        self._group: Background
 
     async def __call__(
         self,
         /,
         *inputs: T,
         priority: int = 0,
-        timeout: float | None = None,  # noqa: ASYNC109 - a request has a deadline in the queue, too
+        timeout: float | None = None,
         **named: T,
     ) -> R:
         """The result for one item, run in a batch with others.
@@ -196,7 +195,7 @@ class Batcher(Generic[T, R]):
     async def __aenter__(self) -> Self:
         if self._home is not None or self.closed:
             raise RuntimeError(f"{self!r} has been entered before, or closed; make another one")
-        self._group = anyio.create_task_group()
+        self._group = Background()
         await self._group.__aenter__()
         self._home = HomeLoop()
         self._engine.open(self._concurrency, self._home.now)
@@ -211,7 +210,7 @@ class Batcher(Generic[T, R]):
             self._engine.stop()
         else:
             self._engine.break_off(self._engine.left(error))
-            self._group.cancel_scope.cancel()
+            self._group.cancel()
         await self._group.__aexit__(None, None, None)  # what leaves the block goes on as it is, not in a group
 
     async def close(self) -> None:

@@ -94,7 +94,7 @@ class Engine:
         """The result of the item. limit: seconds after which it is given up."""
         if self._rejects and self._places.value == 0:
             self._rejected += 1
-            raise QueueFullError(f"the queue of {self._name}", len(self._queues), self._limit, self._intervals.mean)
+            raise QueueFullError(f"the queue of {self._name}", len(self._queues), self._limit, self._retry_after())
         now = anyio.current_time()
         gives_up_at = now + limit
         deadline = min(gives_up_at, anyio.current_effective_deadline())
@@ -112,6 +112,9 @@ class Engine:
         finally:
             self._end(request, State.CANCELLED)  # nothing, where it has ended already
             del request
+
+    def _retry_after(self) -> float | None:
+        return self._durations.mean if self._intervals.mean is None else self._intervals.mean
 
     async def _enqueue(self, request: Request) -> None:
         try:

@@ -292,7 +292,10 @@ def sizes_of(target: object, name: str, given: object, max_batch: object) -> tup
         return sizes, sizes[-1]
     most = whole("max_batch", max_batch, 1, MOST, "a batch size")
     if sizes and most > sizes[-1]:
-        raise ValueError(f"max_batch is {most}, and the largest batch that {name} runs is {sizes[-1]}")
+        raise ValueError(
+            f"max_batch is {most}, and the largest batch that {name} runs is {sizes[-1]}; give a smaller one, "
+            "or a model that is compiled for larger ones"
+        )
     return sizes, most
 
 

@@ -16,6 +16,7 @@ import anyio.abc
 import anyio.from_thread
 
 from aioascend._arguments import whole
+from aioascend._background import Background
 from aioascend._deadlines import HomeLoop, checkpoint_if_late, limit_of
 from aioascend.errors import DeadlineError, QueueFullError, RuntimeClosedError
 from aioascend.infer_queue.requests import Request, Requests
@@ -294,12 +295,14 @@ class InferQueue(Generic[T, R]):
     async def _running(self) -> AsyncIterator[None]:
         failures: list[BaseException] = []
         requests = self._requests
-        async with anyio.create_task_group() as tasks:
+        async with Background() as tasks:
             self._portal, self._thread = anyio.from_thread.BlockingPortal(), threading.get_ident()
             self._home = HomeLoop()
             requests.now = self._home.now
             try:
-                await tasks.start(self._lend_portal)
+                lent = anyio.Event()
+                tasks.start_soon(self._lend_portal, lent)
+                await lent.wait()
                 if requests.state == "new":  # it may have been closed meanwhile
                     requests.state = "open"
                 for _ in range(self._concurrency):
@@ -314,15 +317,15 @@ class InferQueue(Generic[T, R]):
                 requests.close("closed")
                 self._give_up()
                 await self._portal.stop()  # does not wait
-                tasks.cancel_scope.cancel()
+                tasks.cancel()
         if failures:
             raise failures.pop()
 
-    async def _lend_portal(self, *, task_status: anyio.abc.TaskStatus[None]) -> None:
+    async def _lend_portal(self, lent: anyio.Event) -> None:
         """Shielded, so that threads are told what has become of their requests, whatever ends the block."""
         with anyio.CancelScope(shield=True):
             async with self._portal:
-                task_status.started()
+                lent.set()
                 await self._portal.sleep_until_stopped()
 
     # --- what goes on ---

@@ -12,8 +12,10 @@ import anyio
 
 from aioascend import _debug, _native
 from aioascend._arguments import seconds
+from aioascend._background import Background
 from aioascend._closing import GRACE_S
 from aioascend._deadlines import HomeLoop, check_priority, checkpoint_if_late, limit_of
+from aioascend._signals import Signal
 from aioascend._threads import run_blocking
 from aioascend._words import counted
 from aioascend.device import Device
@@ -24,7 +26,6 @@ from aioascend.pool.supply import Supply, bounds, bounds_for, logger
 from aioascend.stream import Stream
 
 if TYPE_CHECKING:
-    from anyio.abc import TaskGroup
     from typing_extensions import Self
 
 __all__ = ["StreamLease", "StreamPool"]
@@ -58,7 +59,7 @@ class StreamPool:
         TypeError, ValueError: an argument makes no sense; the message names it.
     """
 
-    _tasks: TaskGroup
+    _tasks: Background
     _home: HomeLoop
     _supply: Supply
 
@@ -83,6 +84,9 @@ class StreamPool:
         self._idle: deque[tuple[Stream, float]] = deque()  # with when that began; the most recent one is the last
         self._held: dict[Stream, _debug.Stack | None] = {}  # with where they were acquired
         self._draining: dict[Stream, _native.Operation] = {}
+        self._drained: deque[Stream] = deque()  # of these, and not taken back yet
+        self._came_back = Signal()
+        self._taking_back = anyio.CancelScope(shield=True)
         self._replaced = self._retired = 0
         self._submitted = self._acquired = self._waiting = self._timed_out = self._cancelled = self._failed = 0
 
@@ -95,10 +99,11 @@ class StreamPool:
         self._entered = True
         if self._bounds is None:
             self._bounds = bounds_for(await run_blocking(self.device._core.ai_cores))
-        self._tasks = anyio.create_task_group()
+        self._tasks = Background()
         await self._tasks.__aenter__()
         self._home = HomeLoop()
         self._supply = Supply(self.device, self._tasks, self, *self._bounds)
+        self._tasks.start_soon(self._take_back)
         self._open = True
         return self
 
@@ -115,6 +120,7 @@ class StreamPool:
                     await self.close()
         finally:
             self._let_go()
+            self._taking_back.cancel()
             await self._tasks.__aexit__(None, None, None)  # an error of the block would come back in a group
             if self._emptied is not None:
                 self._emptied.set()  # for others who wait for its end
@@ -175,7 +181,7 @@ class StreamPool:
         self._draining.clear()
         self._idle.clear()
         if self._supply.busy:
-            self._tasks.cancel_scope.cancel()
+            self._tasks.cancel()
 
     # --- taking a stream ---
 
@@ -214,7 +220,7 @@ class StreamPool:
         self._submitted += 1
         try:
             if self._closed:
-                raise RuntimeClosedError(repr(self))
+                raise RuntimeClosedError(f"{self!r} takes no more requests")
             self.device._core.check("StreamPool.acquire")
         except AioascendError:
             self._failed += 1
@@ -277,8 +283,18 @@ class StreamPool:
         self._settle(stream)
 
     def _end_draining(self, stream: Stream, _: _native.Operation) -> None:
-        if self._draining.pop(stream, None) is not None:
-            self._settle(stream)
+        """In a callback of the loop, where no task can be started."""
+        self._drained.append(stream)
+        self._came_back.notify()
+
+    async def _take_back(self) -> None:
+        """Takes streams back that are at rest at last; to the end of the block, also when that is cancelled."""
+        with self._taking_back:
+            while True:
+                await self._came_back.until(lambda: self._drained)
+                stream = self._drained.popleft()
+                if self._draining.pop(stream, None) is not None:
+                    self._settle(stream)
 
     def _settle(self, stream: Stream) -> None:
         if self._queue:

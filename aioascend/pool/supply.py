@@ -15,7 +15,7 @@ from aioascend.errors import AclError, RuntimeClosedError, error_from_code
 from aioascend.stream import Stream
 
 if TYPE_CHECKING:
-    from anyio.abc import TaskGroup
+    from aioascend._background import Background
 
 __all__: list[str] = []
 
@@ -75,7 +75,7 @@ class Supply:
         created: How many were made.
     """
 
-    def __init__(self, device: Device, tasks: TaskGroup, customer: Customer, least: int, most: int) -> None:
+    def __init__(self, device: Device, tasks: Background, customer: Customer, least: int, most: int) -> None:
         self.least = least
         self.most = most
         self.created = 0

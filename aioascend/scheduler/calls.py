@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
@@ -11,6 +12,7 @@ import anyio
 import anyio.abc
 import anyio.lowlevel
 
+from aioascend._background import Background
 from aioascend._cancels import is_cancelled, stray
 from aioascend._deadlines import HomeLoop, checkpoint_if_late
 from aioascend.errors import AclError, DeadlineError, RuntimeClosedError, fresh
@@ -38,7 +40,7 @@ class Calls(Generic[U]):
     state: Literal["new", "open", "draining", "closed"] = "new"
     _home: HomeLoop
     _drained: anyio.Event
-    _group: anyio.abc.TaskGroup
+    _group: Background
 
     def __init__(self, dispatch: Dispatch[U], recover: Recover[U] | None, pause: float) -> None:
         self._dispatch = dispatch
@@ -55,7 +57,7 @@ class Calls(Generic[U]):
         self._home = HomeLoop()
         self._dispatch.open(self._home.now)
         self._drained = anyio.Event()
-        self._group = anyio.create_task_group()
+        self._group = Background()
         await self._group.__aenter__()
         self.state = "open"
         self._group.start_soon(self._watch_block)
@@ -84,7 +86,7 @@ class Calls(Generic[U]):
     async def leave(self) -> None:
         """The end. Requests that wait are refused, those that run are left alone."""
         self._end_all("the scheduler is closed: its block has been left")
-        self._group.cancel_scope.cancel()
+        self._group.cancel()
         # Without an error: the group is an inner affair, and would wrap it in a group of exceptions.
         await self._group.__aexit__(None, None, None)
 
@@ -236,7 +238,10 @@ class Calls(Generic[U]):
 async def _answer(call: Callable[[Any], Awaitable[R]], callee: object) -> R:
     """That of the call. A cancel that comes out of it and is not the caller's is its failure."""
     try:
-        return await call(callee)
+        answer = call(callee)
+        if not inspect.isawaitable(answer):
+            raise TypeError(f"a call of a scheduler must be async, and {call!r} has returned {type(answer).__name__}")
+        return await answer
     except anyio.get_cancelled_exc_class() as cancel:
         if is_cancelled():
             raise

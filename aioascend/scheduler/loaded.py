@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import anyio
 
+from aioascend._background import Background
 from aioascend._cancels import is_cancelled, stray
 from aioascend._closing import GRACE_S
 from aioascend.device import Device
@@ -61,10 +62,10 @@ class Loaded(Generic[U]):
                     raise
                 failures.append(stray(f"loading the unit of device {device.index}", cancel))
             if failures:
-                group.cancel_scope.cancel()
+                group.cancel()
 
         try:
-            async with anyio.create_task_group() as group:
+            async with Background() as group:
                 for index, device in enumerate(self._devices):
                     group.start_soon(load, index, device)
             if failures:

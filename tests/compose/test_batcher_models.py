@@ -227,7 +227,7 @@ async def test_what_does_not_fit_the_model_is_refused_before_it_is_queued(npu: a
                 await batcher(z=row(1))
             with pytest.raises(TypeError, match="was given 2 inputs"):
                 await batcher(row(1), row(2))
-            with pytest.raises(TypeError, match="priority must be a priority"):
+            with pytest.raises(TypeError, match="priority must be a whole number"):
                 await batcher(row(1), priority="high")  # type: ignore[arg-type]
             with pytest.raises(ValueError, match="timeout must be a number of seconds"):
                 await batcher(row(1), timeout=0)

@@ -323,6 +323,7 @@ async def test_what_a_closed_loop_has_given_up_makes_room(npu: aa.Device, sim: S
     [
         ({"instances": 0}, ValueError, "instances must be a number of instances, 1 to 64, not 0"),
         ({"instances": 2.0}, TypeError, "instances must be"),
+        ({"instances": 3, "concurrency": 2}, ValueError, "concurrency, of all 3 instances together, is 2; give more"),
         ({"concurrency": 0}, ValueError, "concurrency must be a number of calls, 1 to 4096, not 0"),
         ({"concurrency": True}, TypeError, "concurrency must be"),
     ],

@@ -472,7 +472,7 @@ async def test_what_acquires_no_stream(npu: aa.Device) -> None:
         ValueError, match=re.escape("timeout must be a number of seconds above 0 and below 1e+09, not -1")
     ):
         pool.acquire(timeout=-1)
-    with pytest.raises(TypeError, match=r"priority must be a priority, .* not 'high'"):
+    with pytest.raises(TypeError, match=r"priority must be a whole number, .* not 'high'"):
         pool.acquire(priority="high")  # type: ignore[arg-type]
 
 

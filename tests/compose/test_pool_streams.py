@@ -61,6 +61,22 @@ def test_a_stream_comes_back_where_no_task_runs(sim: Simulator) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("replaced", [False, True])
+def test_the_end_of_the_block_waits_for_a_stream_that_comes_back_where_no_task_runs(
+    sim: Simulator, replaced: bool
+) -> None:
+    async def main() -> None:
+        async with aa.open_device(0, backend="sim") as npu:
+            async with aa.StreamPool(npu, size=2) as pool, pool.acquire() as stream:
+                stream.memset(npu.empty(100), 0)
+                if replaced:
+                    stream._close()
+            assert check(pool).size == 0
+            assert npu.statistics().streams == 0
+
+    asyncio.run(main())
+
+
 async def test_work_on_the_host_is_drained_too(npu: aa.Device, sim: Simulator) -> None:
     buffer = npu.empty(16, "uint8")
     async with aa.StreamPool(npu, size=1) as pool:

@@ -20,6 +20,13 @@ from compose.units import Clock, HeldUnit, check_identity, settle
 
 pytestmark = pytest.mark.anyio
 
+
+async def test_what_is_not_async_is_refused_by_name() -> None:
+    async with aa.Scheduler([1]) as scheduler:
+        with pytest.raises(TypeError, match=r"a call of a scheduler must be async, and .* has returned int"):
+            await scheduler.run(lambda unit: unit)  # type: ignore[arg-type, return-value]
+
+
 GONE, ELSEWHERE, RETRY = 507010, 507014, 207018
 POLICIES = ["least_loaded", "round_robin", "weighted_random", "two_choices", lambda free: free[-1]]
 
