@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections import deque
 from collections.abc import AsyncIterator
@@ -51,7 +52,7 @@ async def test_results_may_be_any_sequence() -> None:
         assert await batcher(1) == 1
 
 
-@pytest.mark.asyncio_only
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="a task cannot tell its own cancel from that of what it awaits")
 @pytest.mark.parametrize("concurrency", [1, 2])
 def test_a_loop_that_ends_under_it_comes_to_its_end(concurrency: int) -> None:
     """Its block belongs to a generator that nobody closes, so that its workers are cancelled with all other tasks."""
