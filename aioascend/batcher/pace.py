@@ -5,7 +5,9 @@ from __future__ import annotations
 
 __all__ = ["Forecast", "Pace"]
 
-_LEAD_S = 0.5e-3  # from the decision to let a batch leave until the device could begin with it
+# The end of a run lets the next batch leave at once, which costs the device its way to the host and back. To leave
+# before that, although it would be there in time, is worse: whoever gets an answer then asks again, and comes along.
+_SLACK_S = 0.5e-3
 
 
 class Pace:
@@ -69,7 +71,7 @@ class Forecast:
         free = self._ended
         for began, size in self._under_way:
             free = max(free, began) + self._run(size)
-        return free - _LEAD_S - max((self._beside(size) for _, size in self._under_way), default=0.0)
+        return free + _SLACK_S - max((self._beside(size) for _, size in self._under_way), default=0.0)
 
     def _run(self, size: int) -> float:
         pace = self._behind.get(size) or self._alone.get(size)
