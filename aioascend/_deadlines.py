@@ -14,7 +14,7 @@ import anyio.lowlevel
 from aioascend import _native
 from aioascend._arguments import seconds, whole
 
-__all__ = ["HomeLoop", "check_priority", "checkpoint_if_late", "limit_of", "turn_of"]
+__all__ = ["HomeLoop", "check_priority", "checkpoint_if_late", "limit_of", "recent_mean", "turn_of"]
 
 
 class HomeLoop:
@@ -55,6 +55,11 @@ def turn_of(now: float, priority: int, ageing: float) -> float:
     """Where a request comes in a queue, the lowest first: a step of priority is worth as much as having come so many
     seconds sooner. It does not change while it waits."""
     return now + priority * ageing
+
+
+def recent_mean(mean: float | None, newest: float) -> float:
+    """What something takes as of late; None before it has been seen once."""
+    return newest if mean is None else mean + 0.2 * (newest - mean)
 
 
 async def checkpoint_if_late() -> None:

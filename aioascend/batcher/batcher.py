@@ -168,11 +168,10 @@ class Batcher(Generic[T, R]):
             RuntimeError: the batcher has not been entered, or by another event loop.
             Exception: whatever the call has raised, or its row is.
         """
+        await checkpoint_if_late()
         self._check_usable()
         priority, limit = check_priority(priority), limit_of(timeout)
         item, bucket = self._target.admit(inputs, named)
-        await checkpoint_if_late()
-        self._check_usable()
         result: R = await self._engine.submit(item, bucket, priority, limit)
         return result
 

@@ -73,13 +73,13 @@ BATCHERS: dict[str, Callable[[aa.Model], AbstractAsyncContextManager[Ask]]] = {
     "ray-serve": _ray_serve,
 }
 
+_MODULES = {"aioascend": "aioascend", "batched": "batched", "async-batcher": "async_batcher", "ray-serve": "ray.serve"}
+
 
 def is_there(name: str) -> bool:
     """Whether it can be measured here."""
-    if name == "aioascend":
-        return True
     try:
-        importlib.import_module(name.replace("ray-", "ray.").replace("-", "_"))
+        importlib.import_module(_MODULES[name])
     except ModuleNotFoundError:
         return False
     return True

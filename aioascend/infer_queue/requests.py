@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import anyio
 
+from aioascend._deadlines import recent_mean
 from aioascend._signals import Signal
 from aioascend.errors import DeadlineError, fresh
 from aioascend.infer_queue.statistics import InferQueueStatistics
@@ -187,7 +188,7 @@ class Requests:
     def end(self, request: Request, outcome: str, result: Any = None, error: Exception | None = None) -> None:
         """It is over: with a result, or with an error."""
         if outcome == "ok":
-            self._measure(self.now() - request.began)
+            self.service = recent_mean(self.service, self.now() - request.began)
         self._leave(request)
         request.state, request.result, request.error, request.value, request.scope = "over", result, error, None, None
         self.counts[outcome] += 1
@@ -198,9 +199,6 @@ class Requests:
             self.keep(request)
         self._admit()
         self.changed.notify()
-
-    def _measure(self, took: float) -> None:
-        self.service = took if self.service is None else self.service + 0.2 * (took - self.service)
 
     def keep(self, request: Request) -> None:
         """Its result is there for whoever asks for it."""

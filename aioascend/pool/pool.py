@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections import deque
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -84,7 +83,6 @@ class StreamPool:
         self._idle: deque[tuple[Stream, float]] = deque()  # with when that began; the most recent one is the last
         self._held: dict[Stream, _debug.Stack | None] = {}  # with where they were acquired
         self._draining: dict[Stream, _native.Operation] = {}
-        self._drained: deque[Stream] = deque()  # of these, and not taken back yet
         self._came_back = Signal()
         self._taking_back = anyio.CancelScope(shield=True)
         self._replaced = self._retired = 0
@@ -277,23 +275,25 @@ class StreamPool:
             return  # the pool has let go of it
         if not stream.closed:
             drained = stream._drained()
-            if drained.add_waiter(functools.partial(self._end_draining, stream)):
+            if drained.add_waiter(self._end_draining):
                 self._draining[stream] = drained
                 return
         self._settle(stream)
 
-    def _end_draining(self, stream: Stream, _: _native.Operation) -> None:
+    def _end_draining(self, _: _native.Operation) -> None:
         """In a callback of the loop, where no task can be started."""
-        self._drained.append(stream)
         self._came_back.notify()
+
+    def _at_rest(self) -> Stream | None:
+        return next((stream for stream, drained in self._draining.items() if drained.done()), None)
 
     async def _take_back(self) -> None:
         """Takes streams back that are at rest at last; to the end of the block, also when that is cancelled."""
         with self._taking_back:
             while True:
-                await self._came_back.until(lambda: self._drained)
-                stream = self._drained.popleft()
-                if self._draining.pop(stream, None) is not None:
+                await self._came_back.until(self._at_rest)
+                while (stream := self._at_rest()) is not None:
+                    del self._draining[stream]
                     self._settle(stream)
 
     def _settle(self, stream: Stream) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
+from aioascend._deadlines import recent_mean
 from aioascend.device import Device
 from aioascend.errors import RuntimeClosedError
 from aioascend.model import Model
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 __all__ = ["SchedulerUnit", "work_on"]
 
 U = TypeVar("U")
-
-_NEWEST = 0.2  # what the newest call counts in the mean of the service time
 
 
 class SchedulerUnit(Generic[U]):
@@ -72,8 +71,7 @@ class SchedulerUnit(Generic[U]):
     def count_ok(self, started: float, now: float) -> None:
         """A call that began at `started` has succeeded. It had the unit for itself since the one before it ended."""
         took = now - max(started, self._last_ended)
-        old = self.service_seconds
-        self.service_seconds = took if old is None else old + _NEWEST * (took - old)
+        self.service_seconds = recent_mean(self.service_seconds, took)
         self._last_ended = now
         self._ok += 1
 

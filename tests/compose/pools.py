@@ -4,21 +4,17 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import sys
-from collections.abc import Callable
 
 import anyio
 import anyio.lowlevel
 import pytest
 
 import aioascend as aa
+from compose import scene
 
-
-async def until(condition: Callable[[], object]) -> None:
-    """Lets other tasks run until it holds; bounded, should it never."""
-    with anyio.fail_after(60):
-        while not condition():
-            await anyio.lowlevel.checkpoint()
+until = functools.partial(scene.until, seconds=60)
 
 
 def check(pool: aa.StreamPool) -> aa.StreamPoolStatistics:

@@ -27,9 +27,9 @@ def full(value: float) -> np.ndarray[Any, Any]:
     return np.full(SIZE, value, "float32")
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    """Lets other tasks run until it holds."""
-    with anyio.fail_after(10):
+async def until(condition: Callable[[], object], *, seconds: float = 10) -> None:
+    """Lets other tasks run until it holds; bounded, should it never."""
+    with anyio.fail_after(seconds):
         while not condition():
             await anyio.lowlevel.checkpoint()
 

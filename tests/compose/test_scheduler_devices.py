@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 
 import aioascend as aa
 from aioascend.testing import Simulator
+from compose import scene
 from compose.units import check_identity, settle
 
 pytestmark = pytest.mark.anyio
@@ -59,9 +61,7 @@ async def ask(scheduler: aa.Scheduler[aa.Model], count: int, **options: Any) -> 
     return outcomes
 
 
-async def until(condition: Any) -> None:
-    while not condition():
-        await anyio.lowlevel.checkpoint()
+until = functools.partial(scene.until, seconds=60)
 
 
 async def test_a_lost_device_gets_no_more_calls_and_every_request_is_answered(

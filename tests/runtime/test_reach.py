@@ -7,6 +7,8 @@ import asyncio
 import ctypes
 import threading
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import anyio
 import anyio.lowlevel
@@ -353,43 +355,46 @@ async def test_a_wait_that_failed_on_the_device_proves_nothing(
     await held
 
 
-async def test_a_wait_that_was_refused_proves_nothing(sim: Simulator, anyio_backend: object) -> None:
-    """What is behind it went on without it, while its source may not be that far."""
+@asynccontextmanager
+async def streams_of_four() -> AsyncIterator[tuple[aa.Stream, aa.Stream, aa.DeviceBuffer]]:
+    """Two streams that take no more than four operations each, others wait on the host; and a buffer that is there."""
     async with aa.open_device(1, backend="sim", flight_limit=4) as small:
         buffer = small.empty(1000)
         async with small.create_stream() as stream, small.create_stream() as other:
             await stream.memset(buffer, 0)
             await other.memset(buffer, 0)
-            with sim.hold(stream), sim.hold(other):
-                held = stream.memset(buffer, 1)
-                for _ in range(4):  # no more fit
-                    other.memset(buffer, 2)
-                sim.fail_call("aclrtStreamWaitEvent", code=507899)
-                other.wait(stream.record())
-                behind = other.memset(buffer, 3)
-                sim.release(other)
-                with pytest.raises(aa.DependencyError):
-                    await behind
-                assert stream.in_flight == 2
-                assert not held.done()
-            await held
+            yield stream, other, buffer
+
+
+async def test_a_wait_that_was_refused_proves_nothing(sim: Simulator, anyio_backend: object) -> None:
+    """What is behind it went on without it, while its source may not be that far."""
+    async with streams_of_four() as (stream, other, buffer):
+        with sim.hold(stream), sim.hold(other):
+            held = stream.memset(buffer, 1)
+            for _ in range(4):  # no more fit
+                other.memset(buffer, 2)
+            sim.fail_call("aclrtStreamWaitEvent", code=507899)
+            other.wait(stream.record())
+            behind = other.memset(buffer, 3)
+            sim.release(other)
+            with pytest.raises(aa.DependencyError):
+                await behind
+            assert stream.in_flight == 2
+            assert not held.done()
+        await held
 
 
 async def test_a_wait_for_a_record_that_failed_proves_nothing(sim: Simulator, anyio_backend: object) -> None:
     """Its stream may not be that far: the record was never made, and the library takes the event for done."""
-    async with aa.open_device(1, backend="sim", flight_limit=4) as small:
-        buffer = small.empty(1000)
-        async with small.create_stream() as stream, small.create_stream() as other:
-            await stream.memset(buffer, 0)
-            await other.memset(buffer, 0)
-            with sim.hold(stream):
-                held = [stream.memset(buffer, 1) for _ in range(4)]  # no more fit
-                sim.fail_call("aclrtRecordEvent", code=507899)
-                other.wait(stream.record())
-                behind = other.memset(buffer, 2)
-                sim.step(stream, 3)  # two, and the report that lets the record be issued
-                with pytest.raises(aa.DependencyError):
-                    await behind
-                assert stream.in_flight >= 2
-                assert not held[-1].done()
-            await held[-1]
+    async with streams_of_four() as (stream, other, buffer):
+        with sim.hold(stream):
+            held = [stream.memset(buffer, 1) for _ in range(4)]  # no more fit
+            sim.fail_call("aclrtRecordEvent", code=507899)
+            other.wait(stream.record())
+            behind = other.memset(buffer, 2)
+            sim.step(stream, 3)  # two, and the report that lets the record be issued
+            with pytest.raises(aa.DependencyError):
+                await behind
+            assert stream.in_flight >= 2
+            assert not held[-1].done()
+        await held[-1]
